@@ -60,7 +60,7 @@ def refuse_errors(settings: Settings) -> Iterator[None]:
     except (CheckpointError, CheckpointMismatch, PublishError, Changed) as error:
         raise Refused(str(error)) from error
     except NoAnswer as error:
-        raise Refused(f"{settings.input.url}: the input cannot be read: {error.__cause__!r}") from error
+        raise Refused(f"{settings.input.url}: the input cannot be read: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ with one it raises ``KafkaTimeoutError`` and leaves the thread that sends them r
 """
 
 import logging
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,12 +28,13 @@ from kafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
 )
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
-from streaming.kafka.link import KafkaLink, Operation, Resource, describe_missing
+from streaming.kafka.link import KafkaLink, Operation, Resource, describe_hidden_topic, describe_missing
 from streaming.process.deadline import Deadline, within
 from streaming.process.exits import words_of
 from streaming.process.logs import logs_stacks
@@ -40,6 +42,7 @@ from streaming.transport.errors import NoAnswer
 from streaming.transport.reach import Protocol, faults_of
 
 _LOG = logging.getLogger(__name__)
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 REACH_TIMEOUT_MS = 8_000
 """How long at most until some broker has answered: a command says within about 10 s that there is none at its address."""
 _REQUEST_TIMEOUT_S = 10.0
@@ -246,11 +249,33 @@ def connected(link: KafkaLink, *, timeout_s: float, **options: Any) -> Iterator[
         raise _no_answer_error_of(link.bootstrap, cause) from error
 
 
+def describe_error(error: BaseException) -> str:
+    """What an error of the client says, without the name of its class; of a topic that is gone a producer only says that it waited."""
+    text = words_of(error)
+    if isinstance(error, UnknownTopicOrPartitionError) or "Failed to update metadata" in text:
+        return "there is no such topic (any more), or it has no leader: `trimtab doctor` says which, `trimtab topics create` makes it"
+    kind = type(error).__name__
+    said = text.removeprefix(kind).removeprefix(": ")
+    return said or _CAPITAL.sub(" ", kind.removeprefix("Kafka").removesuffix("Error")).lower()
+
+
+def describe_missing_topic(link: KafkaLink, topic: str, operation: Operation) -> str:
+    """The sentence about a topic that we do not see, which is not there, or hidden from us; both, if brokers do not answer that."""
+    try:
+        with connected(link, timeout_s=_REQUEST_TIMEOUT_S) as admin:
+            (described,) = admin.describe_topics([topic])
+    except ClusterError:
+        return describe_hidden_topic(link, topic, operation)
+    if described["error_code"] == TopicAuthorizationFailedError.errno:
+        return describe_missing(link, "topic", topic, [operation])
+    return f"there is no topic {topic} at {link.bootstrap}: run `trimtab topics create`"
+
+
 def describe_unanswered(bootstrap: str, error: BaseException | None) -> str:
     """The sentence about brokers that do not answer, its cause first if that is known."""
     if isinstance(error, NoBroker):
         return f"no broker of Kafka answers: {error}."
-    return f"Kafka at {bootstrap} does not answer as expected: {words_of(error) if error else 'no answer'}."
+    return f"Kafka at {bootstrap} does not answer as expected: {describe_error(error) if error else 'no answer'}."
 
 
 def _no_answer_error_of(bootstrap: str, error: BaseException | None) -> ClusterError:
@@ -330,7 +355,7 @@ def explain_denied(
             return describe_missing(link, "group", group, ["Read"])
         case "cluster":
             return describe_missing(link, "cluster", "", [operation])
-    return repr(error)
+    return describe_error(error)
 
 
 def is_transient(error: BaseException | None) -> bool:
@@ -344,4 +369,4 @@ def retry_until_answered() -> Iterator[None]:
     try:
         yield
     except KafkaError as error:
-        raise NoAnswer(str(error), is_transient=is_transient(error)) from error
+        raise NoAnswer(describe_error(error), is_transient=is_transient(error)) from error

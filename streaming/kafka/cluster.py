@@ -23,7 +23,7 @@ from kafka.errors import ClusterAuthorizationFailedError, KafkaError, TopicAutho
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import LARGEST_NUMBER, NO_LEADER
 from policies.throttle.roles import ROLES, BrokerRole, Role
-from streaming.kafka.client import ClusterError, Unanswered, connected
+from streaming.kafka.client import ClusterError, Unanswered, connected, describe_error
 from streaming.kafka.link import KafkaLink
 from streaming.process.deadline import poll
 from streaming.settings import KafkaTarget
@@ -208,7 +208,7 @@ class KafkaCluster:
             try:
                 (answer,) = self._admin.describe_log_dirs(wanted, brokers=[broker])
             except KafkaError as error:
-                failed[broker] = repr(error)
+                failed[broker] = describe_error(error)
                 continue
             directories = [entry for entry in answer["log_dirs"] if entry["error_code"] == 0]
             if not directories:  # a request that is denied looks the same
@@ -248,7 +248,7 @@ class KafkaCluster:
                     self._admin, ConfigResourceType.BROKER, [str(broker)], [rate_key(role) for role in ROLES]
                 ).values()
             except (KafkaError, ClusterError) as error:
-                failed[broker] = str(error) or repr(error)
+                failed[broker] = describe_error(error)
                 continue
             for role in ROLES:
                 rate, default = map(_rate, settings.get(rate_key(role), _Value(None)))
@@ -272,7 +272,9 @@ class KafkaCluster:
             try:
                 answer = self._admin.alter_configs([resource], raise_on_unknown=False)
             except KafkaError as error:
-                raise ClusterError(f"{change}: not set, {error!r}{_hint(change, repr(error))}") from error
+                raise ClusterError(
+                    f"{change}: not set, {describe_error(error)}{_hint(change, repr(error))}"
+                ) from error
             outcome = answer.get(change.kind.name.lower(), {}).get(change.name)
             if outcome != "OK":
                 raise ClusterError(f"{change}: refused by Kafka: {outcome}{_hint(change, str(outcome))}")

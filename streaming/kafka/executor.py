@@ -29,12 +29,14 @@ from streaming.contract.envelope import EPOCH_HEADER, LARGEST_RECORD_BYTES
 from streaming.kafka.client import (
     close_producer,
     commit_within,
+    describe_error,
+    describe_missing_topic,
     explain_denied,
     open_consumer,
     open_producer,
     partitions_of,
 )
-from streaming.kafka.link import KafkaLink, describe_hidden_topic, describe_missing
+from streaming.kafka.link import KafkaLink, describe_missing
 from streaming.process.closeable import Closeable
 from streaming.transport.errors import PublishError, Taken
 from streaming.transport.side import LOOKBACK_S, ActionRecord, PartitionEpochs, Write
@@ -88,7 +90,7 @@ class KafkaActions(Closeable):
             raise
         if not partitions:
             self.close()
-            raise PublishError(describe_hidden_topic(link, topic, "Read"))
+            raise PublishError(describe_missing_topic(link, topic, "Read"))
 
     def poll(self, *, timeout_s: float) -> list[ActionRecord]:
         """Records in order, partition by partition. Raises ``PublishError``."""
@@ -247,7 +249,7 @@ def exclusive_writer(link: KafkaLink, topic: str, key: str, *, owner: str) -> It
             yield
         except (ProducerFencedError, InvalidProducerEpochError) as error:
             raise Taken(
-                f"another executor of {key} has taken over the memory on {topic}: {error!r}"
+                f"another executor of {key} has taken over the memory on {topic}: {describe_error(error)}"
             ) from error
         except TransactionalIdAuthorizationFailedError as error:
             raise PublishError(describe_missing(link, "transactional-id", owner, ["Write"])) from error

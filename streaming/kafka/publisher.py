@@ -22,7 +22,14 @@ from kafka.producer.future import FutureRecordMetadata
 
 from streaming.contract.encode import encode_leader
 from streaming.contract.envelope import EPOCH_HEADER, LARGEST_RECORD_BYTES
-from streaming.kafka.client import close_producer, commit_within, open_consumer, open_producer, read_to_end
+from streaming.kafka.client import (
+    close_producer,
+    commit_within,
+    describe_error,
+    open_consumer,
+    open_producer,
+    read_to_end,
+)
 from streaming.kafka.link import KafkaLink, acl_command
 from streaming.process.deadline import Deadline
 from streaming.transport.errors import NotAllowed, PublishError
@@ -116,7 +123,9 @@ class KafkaPublisher(Publisher):
             ) from error
         except KafkaError as error:
             close_producer(producer)
-            raise PublishError(f"no transactional producer at {self._link.bootstrap}: {error!r}") from error
+            raise PublishError(
+                f"no transactional producer at {self._link.bootstrap}: {describe_error(error)}"
+            ) from error
         self._producer = producer
 
     def _disconnect(self) -> None:
@@ -160,7 +169,7 @@ class KafkaPublisher(Publisher):
             self._transact(records, marker, announces=announces)
         except KafkaError as error:
             what = "the start marker" if marker.batch_id is None else f"batch {marker.batch_id}"
-            why = f"{self._link.bootstrap}: {error!r}"
+            why = f"{self._link.bootstrap}: {describe_error(error)}"
             is_fenced = isinstance(error, _FENCING_ERRORS)
             raise self._failed(what, why, epoch=marker.epoch, is_fenced=is_fenced) from error
         self._commit = commit
@@ -235,7 +244,9 @@ class KafkaMarkers:
                     raise PublishError(self._describe_stuck(end, timeout_s)) from error
             except KafkaError as error:
                 self._drop_follower()
-                raise PublishError(f"the markers on {self._topic} could not be read: {error!r}") from error
+                raise PublishError(
+                    f"the markers on {self._topic} could not be read: {describe_error(error)}"
+                ) from error
             return self._newest
 
     def wait_for_epoch_above(self, epoch: int, *, timeout_s: float) -> bool:

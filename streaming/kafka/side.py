@@ -29,6 +29,8 @@ from streaming.kafka.client import (
     REACH_TIMEOUT_MS,
     close_producer,
     denied_resource,
+    describe_error,
+    describe_missing_topic,
     describe_unanswered,
     explain_denied,
     open_consumer,
@@ -38,7 +40,7 @@ from streaming.kafka.client import (
     retry_until_answered,
 )
 from streaming.kafka.executor import KafkaActions, exclusive_writer
-from streaming.kafka.link import KafkaLink, Operation, describe_hidden_topic, describe_missing
+from streaming.kafka.link import KafkaLink, Operation, describe_missing
 from streaming.kafka.publisher import KafkaPublisher
 from streaming.kafka.topics import RECORD_HEADROOM_BYTES
 from streaming.process.closeable import Closeable
@@ -93,7 +95,7 @@ class KafkaTopicReader(Closeable):
             )
             numbers = partitions_of(self._consumer, topic, timeout_s=self._silence_s)
             if not numbers:
-                raise Refused(describe_hidden_topic(link, topic, "Read"))
+                raise Refused(describe_missing_topic(link, topic, "Read"))
             self.partitions_count = len(numbers)
             wanted = sorted(numbers) if partition is None else [partition]
             self._partitions = [TopicPartition(topic, number) for number in wanted]
@@ -279,7 +281,7 @@ class KafkaEvents(Closeable):
             )
             self._require_topic()
         except KafkaError as error:
-            raise PublishError(f"no producer at {link.bootstrap}: {error!r}") from error
+            raise PublishError(f"no producer at {link.bootstrap}: {describe_error(error)}") from error
         self._lock = threading.Lock()
         self._sent: list[Future] = []
 
@@ -288,7 +290,10 @@ class KafkaEvents(Closeable):
         try:
             future = self._producer.send(self._topic, key=key.encode(), value=value)
         except KafkaError as error:
-            raise PublishError(f"an event of {len(value)} bytes could not be sent: {error!r}") from error
+            why = describe_error(error)
+            raise PublishError(
+                f"an event of {len(value)} bytes could not be sent to {self._topic}: {why}"
+            ) from error
         with self._lock:
             self._sent.append(future)
 

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import pulsar
 
+from streaming.process.exits import words_of
 from streaming.process.logs import logs_stacks
 from streaming.pulsar.http import PASSING, AdminError
 from streaming.pulsar.positions import Position, partition_index
@@ -142,7 +143,7 @@ AuthAction = Literal["produce", "consume"]
 def explain_denied(error: Exception, topic: str, action: AuthAction) -> str:
     """The missing permission, if the error is about one, and otherwise Pulsar's own words. ``topic`` is a full name."""
     if not is_denied(error):
-        return repr(error) if isinstance(error, pulsar.PulsarException) else str(error)
+        return words_of(error)
     return (
         f"the token's role lacks the permission {action} on {topic}. "
         f"Run: pulsar-admin topics grant-permission {topic} --role ROLE --actions {action}"

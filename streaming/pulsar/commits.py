@@ -22,6 +22,7 @@ import pulsar
 
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.process.deadline import Deadline
+from streaming.process.exits import words_of
 from streaming.pulsar.clients import close, read_to_end
 from streaming.pulsar.link import PulsarLink
 from streaming.transport.errors import CheckpointMismatch, PublishError
@@ -97,7 +98,9 @@ class PulsarMarkers:
                     self._take(message)
             except pulsar.PulsarException as error:
                 self._drop()  # a reader whose broker was killed may never give out another message
-                raise PublishError(f"the markers on {self._topic} could not be read: {error!r}") from error
+                raise PublishError(
+                    f"the markers on {self._topic} could not be read: {words_of(error)}"
+                ) from error
             return self._newest
 
     def wait_for_epoch_above(self, epoch: int, *, timeout_s: float) -> bool:

@@ -17,6 +17,7 @@ import pulsar
 
 from streaming.contract.envelope import EPOCH_HEADER, read_envelope
 from streaming.process.closeable import Closeable
+from streaming.process.exits import words_of
 from streaming.pulsar.clients import close, explain_denied, reader_after
 from streaming.pulsar.http import AdminError, CredentialsError
 from streaming.pulsar.link import PulsarLink
@@ -102,7 +103,9 @@ class PulsarActions(Closeable):
             for message in self._taken:
                 self._connection.consumer.acknowledge(message)
         except pulsar.PulsarException as error:
-            raise PublishError(f"actions on {self._topic} could not be acknowledged: {error!r}") from error
+            raise PublishError(
+                f"actions on {self._topic} could not be acknowledged: {words_of(error)}"
+            ) from error
         self._taken = []
 
     def drop(self) -> None:
@@ -230,7 +233,7 @@ def exclusive_writer(link: PulsarLink, topic: str, key: str, *, owner: str) -> I
         try:
             yield
         except _FENCED as error:
-            raise Taken(f"another executor has taken over the memory on {name}: {error!r}") from error
+            raise Taken(f"another executor has taken over the memory on {name}: {words_of(error)}") from error
         except pulsar.PulsarException as error:
             why = explain_denied(error, name, "produce")
             raise PublishError(f"{name} could not be written: {why}") from error

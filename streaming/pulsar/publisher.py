@@ -19,6 +19,7 @@ from operator import attrgetter
 import pulsar
 
 from streaming.contract.encode import encode_leader
+from streaming.process.exits import words_of
 from streaming.pulsar.clients import is_denied
 from streaming.pulsar.commits import (
     Deliveries,
@@ -109,7 +110,7 @@ class PulsarPublisher(Publisher):
         except pulsar.PulsarException as error:
             kind = NotAllowed if is_denied(error) else PublishError
             raise kind(
-                f"no exclusive producer on {self._commits_topic} at {self._link.service_url}: {error!r}. Check "
+                f"no exclusive producer on {self._commits_topic} at {self._link.service_url}: {words_of(error)}. Check "
                 f"that {self._link.section}.url is right, that the brokers are up, and that the token may produce there."
             ) from error
 
@@ -184,7 +185,7 @@ class PulsarPublisher(Publisher):
         except (pulsar.PulsarException, NotSent) as error:
             fenced = (pulsar.ProducerFenced, pulsar.ProducerBusy)
             is_fenced = isinstance(error, fenced) or _result(error) == pulsar.Result.ProducerFenced
-            why = f"{self._link.service_url}: {error!r}{_remedy(error)}"
+            why = f"{self._link.service_url}: {words_of(error)}{_remedy(error)}"
             raise self._failed(what, why, epoch=epoch, is_fenced=is_fenced) from error
 
 

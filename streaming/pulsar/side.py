@@ -14,7 +14,7 @@ import pulsar
 
 from streaming.contract.encode import SkippedRange
 from streaming.process.closeable import Closeable
-from streaming.process.exits import Refused
+from streaming.process.exits import Refused, words_of
 from streaming.pulsar import topics
 from streaming.pulsar.admin import PulsarAdmin
 from streaming.pulsar.clients import (
@@ -57,7 +57,7 @@ def explain_errors(link: PulsarLink, topic: str, action: AuthAction) -> Iterator
         if is_denied(error):
             raise Refused(f"[{section}.pulsar]: {explain_denied(error, topic, action)}") from error
         raise Refused(
-            f"Pulsar at {link.service_url} does not answer as expected: {error!r}. Check that {section}.url is right, "
+            f"Pulsar at {link.service_url} does not answer as expected: {words_of(error)}. Check that {section}.url is right, "
             f"that the brokers are up, and [{section}.pulsar]."
         ) from error
 
@@ -271,7 +271,7 @@ class PulsarEvents:
                 connection.sent.sending()
                 connection.producer.send_async(value, connection.sent.answer, partition_key=key)
             except (pulsar.PulsarException, NotSent) as error:
-                self._give_up(f"an event of {len(value)} bytes could not be sent: {error!r}")
+                self._give_up(f"an event of {len(value)} bytes could not be sent: {words_of(error)}")
                 raise PublishError(self._given_up) from error
 
     def flush(self) -> None:

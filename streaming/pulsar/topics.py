@@ -17,6 +17,7 @@ import pulsar
 
 from policies.wording import counted
 from streaming.process.deadline import poll
+from streaming.process.exits import words_of
 from streaming.pulsar.admin import PulsarAdmin
 from streaming.pulsar.clients import close, explain_administrator, require_answer
 from streaming.pulsar.http import PASSING, AdminError, CredentialsError
@@ -307,7 +308,7 @@ def brokers_seen(link: PulsarLink, topic: str) -> BrokersSeen:
         client.get_topic_partitions(link.full_name(topic))
     except (pulsar.ConnectError, pulsar.Timeout, pulsar.LookupError) as error:
         raise Unreachable(
-            f"{link.service_url} does not answer, though {link.place.admin_url} does: {error!r}. Check {link.section}.url, "
+            f"{link.service_url} does not answer, though {link.place.admin_url} does: {words_of(error)}. Check {link.section}.url, "
             "and whether the brokers' advertised addresses can be reached from here"
         ) from error
     finally:

@@ -2,7 +2,11 @@
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -11,11 +15,14 @@ from kafka.errors import (
     GroupAuthorizationFailedError,
     KafkaError,
     KafkaTimeoutError,
+    NotLeaderForPartitionError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
 )
 
 from streaming.cli import main
-from streaming.kafka.client import explain_denied
+from streaming.kafka import client
+from streaming.kafka.client import ClusterError, explain_denied
 from streaming.kafka.link import (
     KafkaLink,
     TopicPermissions,
@@ -239,10 +246,46 @@ def test_what_kafka_refuses_is_told_as_the_permission_that_is_missing(error: Kaf
     assert explain_denied(error, HERE, "Write", topic="trimtab.input", group="g-1") == wanted
 
 
-def test_another_error_of_kafka_is_told_in_its_own_words():
-    assert explain_denied(KafkaTimeoutError("late"), HERE, "Read", topic="t") == repr(
-        KafkaTimeoutError("late")
-    )
+NO_TOPIC = "there is no such topic (any more), or it has no leader: `trimtab doctor` says which, `trimtab topics create` makes it"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (KafkaTimeoutError("late"), "late"),
+        (KafkaTimeoutError(), "timeout"),
+        (NotLeaderForPartitionError(), "not leader for partition"),
+        (KafkaTimeoutError("Failed to update metadata after 20.0 secs."), NO_TOPIC),
+        (UnknownTopicOrPartitionError(), NO_TOPIC),
+    ],
+)
+def test_another_error_of_kafka_is_told_in_words_without_its_class(error: KafkaError, words: str):
+    assert explain_denied(error, HERE, "Read", topic="t") == words
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (UnknownTopicOrPartitionError.errno, r"^there is no topic t at b:9093: run `trimtab topics create`$"),
+        (TopicAuthorizationFailedError.errno, "^User:trimtab lacks the permission Read on topic t"),
+        (
+            None,
+            "run `trimtab topics create`. If there is one, User:trimtab lacks the permission Read on topic t",
+        ),
+    ],
+    ids=["there is none", "it is hidden", "nobody answers that"],
+)
+def test_a_topic_that_is_not_seen_is_missing_or_hidden_as_the_brokers_say(
+    monkeypatch: pytest.MonkeyPatch, answer: int | None, said: str
+):
+    @contextmanager
+    def connected(*_: object, **__: object) -> Iterator[Any]:
+        if answer is None:
+            raise ClusterError("no answer")
+        yield SimpleNamespace(describe_topics=lambda names: [{"name": names[0], "error_code": answer}])
+
+    monkeypatch.setattr(client, "connected", connected)
+    assert re.search(said, client.describe_missing_topic(HERE, "t", "Read"))
 
 
 def test_no_option_of_any_command_takes_a_secret():
