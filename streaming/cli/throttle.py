@@ -48,7 +48,8 @@ or Kafka's own {"version": 1, "partitions": [{"topic", "partition", "replicas"}]
 Exit codes: 0 planned (what cannot be planned is named on standard error
               and under not_planned)
             2 bad input, or nothing of it can be planned
-            3 it would never end (the plan is printed all the same)
+            3 it would never end, nor would its batches (the plan
+              is printed all the same)
             5 the cluster does not answer, or refuses it
 
 """

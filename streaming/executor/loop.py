@@ -126,6 +126,8 @@ class ActionLoop(ABC, Generic[ActionKind]):
         """Why this executor must not go on with the batch in progress."""
         self._succeeded: dict[str, bytes] = {}
         """Results of actions that are not committed yet, by action id: a bundle may be back at its broker when they come again."""
+        self._orders_count = 0
+        """Actions of this cluster that were read."""
 
     def run(self, *, once: bool = False) -> None:
         """Run until ``stop``; with ``once`` until all actions there are dealt with. Raises ``PublishError`` only with ``once``."""
@@ -134,6 +136,8 @@ class ActionLoop(ABC, Generic[ActionKind]):
                 self._heartbeat.give(_TURN)
                 try:
                     if self._run_round(worker, once=once):
+                        if not self._orders_count:
+                            _LOG.info("there is nothing to do: no new action for %s", self._cluster)
                         return
                 except PublishError as error:
                     if once:
@@ -235,6 +239,7 @@ class ActionLoop(ABC, Generic[ActionKind]):
                 _LOG.error("a record on the actions topic is no action: %s: %.200r", error, record.value)
             else:
                 if order is not None:
+                    self._orders_count += 1
                     yield order
 
     def _carry_out(self, order: Order[ActionKind]) -> None:

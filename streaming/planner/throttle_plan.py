@@ -49,8 +49,15 @@ class ThrottlePlan:
 
     @property
     def is_infeasible(self) -> bool:
-        """Whether one of the two plans can never finish."""
+        """Whether one of the two plans can never finish, and there are no batches that do."""
+        if self.has_batches_that_end:
+            return False
         return self.uniform.plan.feasible is False or self.per_broker.feasible is False
+
+    @property
+    def has_batches_that_end(self) -> bool:
+        """Whether there are batches, and it is known of each that it ends."""
+        return self.batches is not None and all(batch.plan.plan.feasible for batch in self.batches.batches)
 
 
 def make_plan(checked: Checked, rule: RateRule, *, batches: BatchPlan | None = None) -> ThrottlePlan:
@@ -190,8 +197,8 @@ def draw(plan: ThrottlePlan) -> str:
         *_draw_lists("follower", plan.lists.follower),
         *_table(plan),
         "",
-        _verdict("uniform", plan.uniform.plan),
-        _verdict("per broker", plan.per_broker),
+        _verdict("uniform", plan.uniform.plan, in_batches=plan.has_batches_that_end),
+        _verdict("per broker", plan.per_broker, in_batches=plan.has_batches_that_end),
         *_draw_violations(plan.uniform.plan, plan.per_broker),
         *_draw_batches(plan),
         *(f"warning: {text}" for text in plan.warnings),
@@ -248,9 +255,11 @@ def _draw_outcome(plan: RatePlan, role: BrokerRole) -> str:
     return f"{rate(plan.rates[role]):>12}{takes:>13}"
 
 
-def _verdict(title: str, plan: RatePlan) -> str:
+def _verdict(title: str, plan: RatePlan, *, in_batches: bool) -> str:
     if plan.feasible is None:
         return f"{title}: unknown whether it ends, see the warnings"
+    if not plan.feasible and in_batches:
+        return f"{title}: all at once it would never end, in the batches below it does"
     if not plan.feasible:
         return f"{title}: INFEASIBLE, it would never end"
     slowest = "" if plan.bottleneck is None else f", {plan.bottleneck} is the last"

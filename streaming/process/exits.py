@@ -16,7 +16,7 @@ FAILED = 1
 WRONG_USE = 2
 """Options or settings are wrong; nothing was started."""
 INFEASIBLE = 3
-"""The requested plan was worked out and printed, but it would never end."""
+"""The requested plan was worked out and printed, but neither it nor its batches would ever end."""
 FENCED = 4
 """Another controller of the same name has taken over; do not restart this one."""
 REFUSED = 5

@@ -231,3 +231,15 @@ def test_a_batch_comes_again_only_when_nothing_of_it_runs_any_more(world: World)
     with world.running():
         wait_for(lambda: world.topic.committed == 2)
     assert most_at_once == [1], "it was not begun again while it ran"
+
+
+def test_once_says_so_where_there_is_nothing_to_do(world: World, caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO")
+    world.loop.run(once=True)
+    assert [record.getMessage() for record in caplog.records] == [
+        "there is nothing to do: no new action for east-1"
+    ]
+    caplog.clear()
+    world.say("a1")
+    world.loop.run(once=True)
+    assert "nothing to do" not in caplog.text
