@@ -57,7 +57,7 @@ def plan_command(file: str, form: str) -> None:
     """Say where a bundle should be cut, and what each child takes over.
 
     A file that is one JSON document is one request, and a bad one ends with exit code 2. Otherwise each line is a request and
-    gets one answer, in order; a bad one gets {"error": …}. Empty lines are skipped.
+    gets one answer, in order; a bad one gets {"error": …}. Empty lines are skipped. Without a line of JSON it ends with exit code 2.
     """
     text = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
     with raised_as(WrongUse, BadRequest):
@@ -80,8 +80,12 @@ def _encode(answer: object, form: str) -> str:
 
 
 def _answer_lines(text: bytes, form: str, why: str) -> None:
-    """Answer each line. If no line is JSON, say so on standard error: it may be one request with a mistake in it."""
-    is_any_json = False
+    """Answer each line. Raises ``WrongUse`` if no line is JSON: it may be one request with a mistake in it."""
+    if not text.strip():
+        raise WrongUse(
+            "the input is empty: give a request, or one a line (trimtab split plan --help shows one)"
+        )
+    answers, is_any_json = [], False
     for line in text.split(b"\n"):
         if not line.strip():
             continue
@@ -91,9 +95,11 @@ def _answer_lines(text: bytes, form: str, why: str) -> None:
             is_json = not isinstance(error, NotJson)
             answer = f"error: {error}\n" if form == "table" else _encode({"error": str(error)}, form)
         is_any_json |= is_json
-        click.echo(answer)
+        answers.append(answer)
     if not is_any_json:
-        click.echo(f"no line of the input is JSON; read as one request, the input is {why}", err=True)
+        raise WrongUse(f"no line of the input is JSON; read as one request, the input is {why}")
+    for answer in answers:
+        click.echo(answer)
 
 
 @split_command.command(

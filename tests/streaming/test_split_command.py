@@ -286,18 +286,25 @@ def test_a_bad_first_line_does_not_make_the_file_one_request():
     assert ["error" in json.loads(line) for line in result.stdout.splitlines()] == [True, False]
 
 
-def test_where_no_line_is_json_a_note_tells_what_one_request_would_lack():
+def test_where_no_line_is_json_it_is_refused_and_says_what_one_request_would_lack():
     result = plan(json.dumps(PIP_169, indent=2).replace("0,", "0,,"))
-    assert result.exit_code == 0
-    assert all("error" in json.loads(line) for line in result.stdout.splitlines())
+    assert (result.exit_code, result.stdout) == (2, "")
     assert "read as one request, the input is not JSON: " in result.stderr
 
 
-@pytest.mark.parametrize("text", [b"", b"\n\n", b"\xff\xfe\n", b"[" * 100_000])
-def test_text_of_no_sense_never_ends_in_a_traceback(text: bytes):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", "the input is empty"),
+        (b"\n\n", "the input is empty"),
+        (b"\xff\xfe\n", "no line of the input is JSON"),
+        (b"[" * 100_000, "no line of the input is JSON"),
+    ],
+)
+def test_text_of_no_sense_is_refused_in_words(text: bytes, said: str):
     result = plan(text)
-    assert result.exit_code == 0
-    assert all("error" in json.loads(line) for line in result.stdout.splitlines())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
 
 
 def test_a_file_that_is_not_there_is_wrong_use(tmp_path: Path):
