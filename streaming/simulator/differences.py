@@ -9,7 +9,8 @@ import msgspec
 
 from policies.wording import counted, time_text
 from state.outputs import rfc3339
-from streaming.simulator.backtest import REFERENCES, Act, Opened, OpenRound, Survey, Why
+from streaming.simulator.backtest import AS_RECORDED, REFERENCES, Act, Opened, OpenRound, Survey, Why
+from streaming.simulator.runs import NOBODY
 from streaming.simulator.score import ALL, BALANCED_POINTS, COLUMNS, Run, Score, card
 
 
@@ -237,12 +238,13 @@ def _compare(one: str, other: str, scores: Mapping[str, Score]) -> str:
         if lower == worse
     ]
     price, but = (" at a price", f"; but {', and '.join(prices)}") if prices else ("", "")
-    return f"{_called(better)} is better than {_called(worse)}{price}: {told}{but}."
+    sentence = f"{_called(better)} is better than {_called(worse)}{price}: {told}{but}."
+    return sentence if better in scores.keys() - REFERENCES else sentence[0].upper() + sentence[1:]
 
 
 def _called(name: str) -> str:
-    """A reference is quoted: it is no policy, and its name no noun."""
-    return f'"{name}"' if name in REFERENCES else name
+    """A reference is no policy, and its name no noun."""
+    return {AS_RECORDED: "what was recorded", NOBODY.name: "no action at all"}.get(name, name)
 
 
 _SHOWN_DIFFERENCES = 10
@@ -290,7 +292,7 @@ def open_text(found: Backtest) -> str:
             "",
         ]
     if not found.differences:
-        return "\n".join([*lines, "All candidates decided the same in every round.", ""])
+        return "\n".join([*lines, same_text(found), ""])
     count = len(found.differences)
     lines += [f"{count:,} round{'s' if count > 1 else ''} decided differently:"]
     for each in found.differences[:_SHOWN_DIFFERENCES]:
@@ -302,6 +304,15 @@ def open_text(found: Backtest) -> str:
             f"{count - _SHOWN_DIFFERENCES:,} more: --html shows them beside each other, -o json has all",
         ]
     return "\n".join([*lines, ""])
+
+
+def same_text(found: Backtest) -> str:
+    """The sentence where no round was decided differently; a single candidate has nothing to differ from."""
+    if len({each.candidate for each in found.decided}) == 1:
+        return (
+            "There is one candidate, so no decisions are compared: give --policy or --config more than once."
+        )
+    return "All candidates decided the same in every round."
 
 
 def _decided_table(cluster: str, decided: Sequence[Decided]) -> list[str]:

@@ -20,6 +20,7 @@ from streaming.simulator.differences import (
     Backtest,
     Decision,
     Difference,
+    same_text,
     verdict,
 )
 from streaming.simulator.runs import NOBODY, PERFECT
@@ -264,7 +265,7 @@ def _open_loop(found: Backtest, cluster: str) -> list[str]:
         )
     ]
     if not differing:
-        return [*parts, "<p>All candidates decided the same.</p>"]
+        return [*parts, f"<p>{escape(same_text(found))}</p>"]
     head = "".join(f"<th>{escape(each.candidate)}</th>" for each in counts)
     body = "".join(_difference_row(each) for each in differing[:_MOST_DIFFERENCES])
     more = len(differing) - _MOST_DIFFERENCES

@@ -274,10 +274,20 @@ def test_each_two_candidates_are_compared_and_a_single_one_with_the_recording():
     ]
     assert verdict([recorded, many[0]]) == [
         (
-            'a is better than "as recorded" at a price: the cluster is unbalanced in 10 % of the rounds, not in 90 %; but 5 % of the fleet\'s '
+            "a is better than what was recorded at a price: the cluster is unbalanced in 10 % of the rounds, not in 90 %; but 5 % of the fleet's "
             "message rate moves, not 0 %, and it takes 3 moves and splits, not 0."
         )
     ]
+
+
+def test_of_a_single_candidate_no_decisions_are_compared(tmp_path: Path):
+    page = tmp_path / "page.html"
+    text = backtest("--config", SETTINGS, "--html", str(page), RECORDING).stdout
+    assert "pulsar-3-brokers is better than what was recorded" in text
+    assert "decided the same" not in text + page.read_text()
+    assert "There is one candidate, so no decisions are compared" in text
+    better = verdict([run(AS_RECORDED, 10, 1, 9, 0, 0), run("a", 10, 9, 9, 5, 3)])
+    assert better[0].startswith("What was recorded is better than a: the cluster is unbalanced")
 
 
 def test_every_table_names_its_cluster(tmp_path: Path):
