@@ -183,10 +183,11 @@ def explain(failure: Failure) -> str:
     meaning = next((meaning for words, meaning in _EXPLANATIONS.items() if words in failure.text), None)
     if meaning is not None:
         return meaning
-    said = next((cause for cause in failure.causes if is_full_disk(cause.text)), failure.causes[-1])
+    full = [cause for cause in failure.causes if is_full_disk(cause.text)]
+    said = (full or failure.causes)[-1]
     lines = [line.strip() for line in said.text.splitlines() if line.strip()]
-    if (full := _FULL_DISK.search(said.text)) is not None:
-        return f"a disk is full: {words_of(next(line for line in lines if full[0] in line))}"
+    if full:
+        return f"a disk is full: {words_of(next(line for line in lines if is_full_disk(line)))}"
     text = words_of(lines[0]) if lines else ""
     is_ours = said.name.startswith("streaming.")
     return text if is_ours and text else f"{said.name}: {text}".removesuffix(": ")

@@ -8,6 +8,7 @@ import pytest
 
 from streaming.process.exits import REFUSED
 from tests.support.loads import played
+from tests.support.operating import output_of
 from tests.support.processes import Warm, ask, cold, is_ready, samples
 from tests.support.stage import Stage, filled, newest_start, small_disk
 
@@ -116,8 +117,13 @@ def test_what_a_full_disk_leaves_of_the_first_batch_does_not_end_it(stage: Stage
                 run.until(lambda: samples(run.url)[RESTARTS] >= 3, "the query to fail again and again")
                 about = run.output.partition("running in mode")[2].splitlines()[1:]
                 assert len(about) < FAULT_LINES, about
+                found = output_of(config, "doctor", code=REFUSED)
+                assert f"the disk of the checkpoint {checkpoint} is full: No space left on device" in found, (
+                    found
+                )
                 (newest_start(checkpoint) / "offsets" / ".0.6c0f7fb5.tmp").touch()
             stage.wait_for(stage.topics.audit, 2, running=[run])
+            run.until(lambda: "the query works again, after " in run.output, "the log to say that it is over")
             assert run.terminate() == 0
 
 
@@ -132,7 +138,7 @@ def test_a_disk_that_is_full_at_the_start_is_named_in_a_line_and_waited_for(stag
                 run.until(lambda: "No space left" in run.output, "the line")
                 assert ask(f"{run.url}/readyz").status == 503
                 (line,) = [each for each in run.output.splitlines() if "No space left" in each][:1]
-                assert f"the checkpoint {disk}/checkpoint cannot be read or written" in line
+                assert f"the disk of the checkpoint {disk}/checkpoint is full (" in line
                 assert "Traceback" not in run.output
             stage.send(played(range(2)))
             stage.wait_for(stage.topics.audit, 2, running=[run])

@@ -117,7 +117,10 @@ def test_a_machine_too_busy_to_start_python_is_named_and_others_keep_their_words
     [
         (
             [
-                Cause("org.apache.spark.SparkException", "Exception thrown in awaitResult: "),
+                Cause(
+                    "org.apache.spark.SparkException",
+                    "[STREAM_FAILED] java.io.IOException: No space left on device",
+                ),
                 Cause("java.io.IOException", "No space left on device"),
             ],
             "a disk is full: No space left on device",
