@@ -58,7 +58,7 @@ def test_what_cannot_be_used_is_in_the_dead_letter_and_the_stream_goes_on(stage:
     place = f"{stage.topics.input}/0@{len(before)}"
     assert any(f"{place} not-json: " in line for line in lines)
     assert output_of(config, "rejected", "show", place).endswith("It begins with\n\njunk\n")
-    assert "no rejected record nowhere/0@0 on" in output_of(config, "rejected", "show", "nowhere/0@0", code=1)
+    assert "no rejected record nowhere/0@0 on" in output_of(config, "rejected", "show", "nowhere/0@0", code=8)
 
 
 @pytest.mark.slow

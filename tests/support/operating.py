@@ -84,7 +84,8 @@ def operate(stage: Stage, warm: Warm) -> None:
     actions = stage.values(stage.topics.actions)
     tail = ("actions", "tail", "--from", "earliest")
     assert output_of(config, *tail, "--format", "json", "--no-follow").encode().splitlines() == actions
-    assert output_of(config, *tail, "--cluster", "west", "--no-follow") == ""
+    (remark,) = output_of(config, *tail, "--cluster", "west", "--no-follow").splitlines()
+    assert remark.startswith("west: no setting and no round of the last day names this cluster")
     assert output_of(config, *tail, "--dry-run", "--no-follow") == ""
     assert action["data"]["reason"] in output_of(config, *tail, "--no-follow")
 
@@ -98,7 +99,7 @@ def operate(stage: Stage, warm: Warm) -> None:
     others = why.partition("\nOther bundles of the brokers that fired: ")[2].splitlines()[0]
     assert others
     assert "acted" not in others, "the only one that acted is the action that is asked about"
-    assert f"no action {'0' * 8} on" in output_of(config, "actions", "why", "0" * 8, code=1)
+    assert f"no action {'0' * 8} on" in output_of(config, "actions", "why", "0" * 8, code=8)
 
     assert "low_hit_count = 2  # configured: 3\n" in output_of(elsewhere, "control", "list")
     text = output_of(elsewhere, "control", "delete", *asked, "--why=as before")
@@ -120,14 +121,14 @@ def assert_status_and_rounds_tell_it(stage: Stage, config: Path, action: dict[st
     assert found["round"] == newest["round"]
     assert found["epoch"] > 1_700_000_000, "at least the time of the start"
     assert [each["id"] for each in found["in_flight"]] == [each["id"] for each in newest["in_flight"]]
-    assert "west: no round on" in output_of(config, "status", "--cluster", "west", code=1)
+    assert "west: no round on" in output_of(config, "status", "--cluster", "west", code=8)
 
     number = str(action["data"]["round"])
     shown = output_of(config, "rounds", "show", "--cluster", "east-1", number)
     assert f"round {number} of east-1 (pulsar)" in shown
     assert f"Actions of the round: {action['id']}" in shown
     assert "no round 1 of east-1 on" in output_of(
-        config, "rounds", "show", "--cluster", "east-1", "1", code=1
+        config, "rounds", "show", "--cluster", "east-1", "1", code=8
     )
     every = ("rounds", "tail", "--from", "earliest", "--no-follow")
     assert f"east-1 round {number} [act] 1 unload" in output_of(config, *every)
