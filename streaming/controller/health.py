@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from streaming.controller.batches import BatchPublisher
 from streaming.process.serve import Check, Heartbeat, Sign
+from streaming.spark.failures import explain_text
 from streaming.spark.query import Query
 
 _LOG = logging.getLogger(__name__)
@@ -149,7 +150,7 @@ class Health:
         checks = [
             Check(name="query", ok=is_running, detail="running" if is_running else self.phase),
             self._heartbeat.check("trigger", ok=is_running),
-            Check(name="publish", ok=failed is None, detail="ok" if failed is None else str(failed)),
+            Check(name="publish", ok=failed is None, detail="ok" if failed is None else explain_text(failed)),
         ]
         if self._beats_problem is not None:
             problem = self._beats_problem()

@@ -270,17 +270,16 @@ class QueryLoop:
 
 
 def describe_run(settings: Settings, *, metrics_url: str) -> str:
-    """The line about a controller that runs: what it reads and writes, which clusters its settings name, and how it decides."""
-    names, url = settings.topics, settings.input.url
-    acts = settings.controller.mode == "act"
+    """The line about a controller that runs: what it reads and writes, which clusters its settings name, and how it is set to decide."""
+    names, url, mode = settings.topics, settings.input.url, settings.controller.mode
     to = "" if settings.output_url == url else f" at {settings.output_url}"
     clusters = sorted({*settings.clusters, *settings.targets})
     shown = (
         f" ({', '.join(clusters[:_NAMED_MOST])}{', …' if clusters[_NAMED_MOST:] else ''})" if clusters else ""
     )
     return (
-        f"running in mode {settings.controller.mode} with the policy {settings.pulsar.shedding_policy}: reads "
-        f"{names.input} and {names.control} at {url}, writes {names.actions if acts else names.actions_dry_run} and "
+        f"running, set to mode {mode} and the policy {settings.pulsar.shedding_policy} (a control event goes before that): reads "
+        f"{names.input} and {names.control} at {url}, writes {names.actions} (in dry-run {names.actions_dry_run}) and "
         f"{names.audit}{to}; the settings know {counted(len(clusters), 'cluster')} by name{shown}, and any other that "
         f"reports is decided on as well; metrics and health at {metrics_url}"
     )

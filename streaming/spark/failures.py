@@ -186,14 +186,22 @@ def explain(failure: Failure) -> str:
     full = [cause for cause in failure.causes if is_full_disk(cause.text)]
     said = (full or failure.causes)[-1]
     lines = [line.strip() for line in said.text.splitlines() if line.strip()]
-    if full:
-        return f"a disk is full: {words_of(next(line for line in lines if is_full_disk(line)))}"
+    told = next((line[match.start() :] for line in lines if (match := _FULL_DISK.search(line))), None)
+    if told is not None:
+        return f"a disk is full: {told}"
     text = words_of(lines[0]) if lines else ""
     is_ours = said.name.startswith("streaming.")
     return text if is_ours and text else f"{said.name}: {text}".removesuffix(": ")
 
 
 _AT_CLUSTER = re.compile(re.escape(at_cluster("x")).replace("'x'", "'([^']*)'"))
+
+
+def explain_text(error: Exception) -> str:
+    """The same from the text of an error alone: no call to Java is made, so any thread may ask."""
+    text = str(error)
+    own = Cause(class_name(type(error)), text)
+    return explain(Failure(causes=(own, *causes_in_traceback(text)), text=text))
 
 
 def repeated_remedy(failure: Failure, count: int, checkpoint: str, damaged: Sequence[str] = ()) -> str:

@@ -40,10 +40,10 @@ def probe_store(spark: SparkSession, location: str) -> None:
 
 
 def is_full(location: str) -> bool:
-    """Whether the disk of a checkpoint on this machine is full."""
-    place = Path(location.removeprefix("file:"))
+    """Whether the disk of a checkpoint on this machine is full; a store elsewhere has a scheme, and is not asked."""
+    place = location.removeprefix("file:")
     with suppress(OSError):
-        return place.is_absolute() and shutil.disk_usage(place).free < PROBE_BYTES
+        return "://" not in place and shutil.disk_usage(place).free < PROBE_BYTES
     return False
 
 

@@ -115,7 +115,7 @@ def test_what_a_full_disk_leaves_of_the_first_batch_does_not_end_it(stage: Stage
                 run.until(lambda: "No space left" in run.output, "a batch to fail")
                 assert f"the disk of the checkpoint {checkpoint} is full: " in run.output
                 run.until(lambda: samples(run.url)[RESTARTS] >= 3, "the query to fail again and again")
-                about = run.output.partition("running in mode")[2].splitlines()[1:]
+                about = run.output.partition("running, set to mode")[2].splitlines()[1:]
                 assert len(about) < FAULT_LINES, about
                 found = output_of(config, "doctor", code=REFUSED)
                 assert f"the disk of the checkpoint {checkpoint} is full: No space left on device" in found, (

@@ -16,6 +16,7 @@ from streaming.spark.failures import (
     causes_in_traceback,
     class_name,
     explain,
+    explain_text,
     final_remedy,
     is_outage,
     repeated_remedy,
@@ -254,3 +255,21 @@ def test_a_topic_made_anew_is_told_from_the_one_before_and_one_without_an_id_is_
     assert "input had the id a and has c" in message
     assert "control" not in message
     assert "--fresh" in message
+
+
+STOPPED_BY_JAVA = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
+\tat org.apache.spark.sql.execution.streaming.StreamExecution.run(StreamExecution.scala:12)
+Caused by: java.io.IOException: No space left on device
+\tat java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)
+\t... 9 more"""
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (RuntimeError(STOPPED_BY_JAVA), "a disk is full: No space left on device"),
+        (RuntimeError("line one\n\tat a stack"), "RuntimeError: line one"),
+    ],
+)
+def test_the_text_of_an_error_is_told_in_one_line_without_its_stack(error: Exception, line: str):
+    assert explain_text(error) == line

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from streaming.settings import Settings
 from streaming.spark import checkpoint
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.files import UnsafeStore, require_promises, unsafe_mount
+from streaming.spark.probes import is_full
 from streaming.transport.errors import CheckpointError
 from tests.streaming.disk import Disk
 
@@ -102,6 +104,17 @@ def test_a_full_disk_is_called_full_and_not_a_matter_of_permissions(
     said = r"^the disk of the checkpoint /data/checkpoint is full \(No space left on device: .*\): free space on it, or set"
     with pytest.raises(CheckpointError, match=said):
         directory.inspect(Settings(), "checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("location", "found"),
+    [("/data/checkpoint", True), ("file:/data/checkpoint", True), ("checkpoint", True), ("s3a://b/c", False)],
+)
+def test_a_full_disk_is_seen_wherever_a_checkpoint_of_this_machine_is(
+    location: str, monkeypatch: pytest.MonkeyPatch, *, found: bool
+):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    assert is_full(location) is found
 
 
 def test_a_store_is_tried_once_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
