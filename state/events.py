@@ -15,8 +15,9 @@ import msgspec
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
+from policies.throttle.copies import Copies
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.moves import BROKER_BITS, Moves
+from policies.throttle.replicas import BROKER_BITS
 from policies.throttle.roles import Role
 from state.facts import Facts
 from state.overlay import ControlData
@@ -50,12 +51,12 @@ class PartitionTable:
         return cls(names, columns[:, np.lexsort((columns[1], columns[0]))].T)
 
     @classmethod
-    def from_moves(cls, moves: Moves, numbers: Ints, kept: Bools) -> "PartitionTable":
+    def from_copies(cls, copies: Copies, numbers: Ints, kept: Bools) -> "PartitionTable":
         """A table with ``numbers``, (len(moves), k), of the rows that are true in ``kept``."""
-        columns = np.column_stack([moves.topic, moves.partition, numbers])[kept]
+        columns = np.column_stack([copies.topic, copies.partition, numbers])[kept]
         used, place = np.unique(columns[:, 0], return_inverse=True)
         columns[:, 0] = place
-        return cls(tuple(moves.topics[topic] for topic in used.tolist()), columns)
+        return cls(tuple(copies.topics[topic] for topic in used.tolist()), columns)
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -73,10 +74,12 @@ class PartitionTable:
         """The rows that are true in ``kept``, (n,)."""
         return self if kept.all() else PartitionTable(self.topics, self.columns[kept])
 
-    def places_of(self, moves: Moves) -> Ints:
+    def places_of(self, copies: Copies) -> Ints:
         """Row of each partition that moves, or ``MISSING``, (len(moves),)."""
-        topic = places_in({name: place for place, name in enumerate(self.topics)}, moves.topics)[moves.topic]
-        wanted = partition_keys(topic, moves.partition)
+        topic = places_in({name: place for place, name in enumerate(self.topics)}, copies.topics)[
+            copies.topic
+        ]
+        wanted = partition_keys(topic, copies.partition)
         keys = partition_keys(self.columns[:, 0], self.columns[:, 1])
         return find_places(keys, wanted)
 
@@ -101,11 +104,11 @@ def find_places(keys: Ints, wanted: Ints) -> Ints:
 
 
 class BrokerLogs(msgspec.Struct, frozen=True, array_like=True):
-    """One broker: its replicas of moving partitions, the throttle set on it, the traffic of its network."""
+    """One broker: its replicas of what is copied, the throttle set on it, the traffic of its network."""
 
     broker: int
     replicas: PartitionTable
-    """With two numbers each: log size in bytes, end offset or ``UNKNOWN``."""
+    """With four numbers each: log size in bytes, and end offset, missing bytes, missing bytes on another disk, or ``UNKNOWN``."""
     rates: dict[Role, int] = {}
     """Dynamic settings of the broker itself, bytes/s; without those that are not set, or not known."""
     default_rates: dict[Role, int] = {}
@@ -113,15 +116,17 @@ class BrokerLogs(msgspec.Struct, frozen=True, array_like=True):
     in_bytes_per_s: int | None = None
     """None: not measured."""
     out_bytes_per_s: int | None = None
+    disk_threads_count: int | None = None
+    """Replicas that it moves between its disks at once; None: not known."""
 
 
-class MovesReport(msgspec.Struct, frozen=True, array_like=True):
-    """All partitions that move in a cluster, and the throttled replica lists of its topics; no rows if nothing moves."""
+class CopiesReport(msgspec.Struct, frozen=True, array_like=True):
+    """All that is copied in a cluster, and the throttled replica lists of its topics; no rows if nothing is."""
 
-    moves: Moves
+    copies: Copies
     """Their rates and sizes are ``UNKNOWN``: they come from the brokers."""
     is_running: bool = False
-    """Whether Kafka already carries out any of these moves; they may also be only planned."""
+    """Whether Kafka already carries out any of the reassignments; they may also be only planned."""
     throttled: ThrottledLists = ThrottledLists()
     live_brokers: tuple[int, ...] | None = None
     """Brokers that are registered and not fenced; None: not known."""
@@ -277,12 +282,12 @@ class KafkaLoadReport(Event, frozen=True, array_like=True, eq=False):
 class Reassignment(Event, frozen=True, array_like=True, eq=False):
     """All partitions that move in a Kafka cluster at a moment."""
 
-    report: MovesReport
+    report: CopiesReport
 
     @property
     def rows_count(self) -> int:
         """Number of partitions in the report."""
-        return len(self.report.moves)
+        return len(self.report.copies)
 
 
 class Tick(Event, frozen=True, array_like=True):

@@ -19,7 +19,8 @@ from policies.placement import LEFT_TO_PULSAR, PLACEMENTS
 from policies.shedding import fleet_planner, overload_shedder, registry
 from policies.shedding.contract import SettingsT, SheddingPolicy
 from policies.splitting.plan import SplitSettings
-from policies.throttle.rates import NetworkCapacitySettings, ThrottleSettings
+from policies.throttle.capacity import KafkaCapacitySettings
+from policies.throttle.rates import ThrottleSettings
 from policies.usage import CapacitySettings, UsageSettings
 from policies.wording import digits
 from state.events import System
@@ -138,7 +139,7 @@ class KafkaSettings:
 
     rounds: KafkaRoundSettings = field(default_factory=KafkaRoundSettings)
     throttle: ThrottleSettings = field(default_factory=ThrottleSettings)
-    capacity: NetworkCapacitySettings = field(default_factory=NetworkCapacitySettings)
+    capacity: KafkaCapacitySettings = field(default_factory=KafkaCapacitySettings)
 
 
 DEFAULTS = 2

@@ -5,7 +5,7 @@ from pathlib import Path
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from deploy.generated import command
-from deploy.grafana import cluster, overview, programs, reassignments
+from deploy.grafana import cluster, copies, overview, programs
 
 
 def render() -> dict[str, str]:
@@ -13,7 +13,7 @@ def render() -> dict[str, str]:
     builders = (
         overview.build,
         cluster.build,
-        reassignments.build,
+        copies.build,
         programs.build_programs,
         programs.build_application,
     )

@@ -107,9 +107,9 @@ _HELD = [
         "failing",
     ),
     number(
-        "Late moves",
-        "Kafka clusters whose reassignment never ends at its throttle, or will miss its deadline.",
-        or_zero(f"count(({infeasible()}) or ({latest(families.REASSIGNMENT_LATE, by='cluster')} == 1))"),
+        "Late copies",
+        "Kafka clusters whose copies never end at their throttle, or will miss their deadline.",
+        or_zero(f"count(({infeasible()}) or ({latest(families.COPIES_LATE, by='cluster')} == 1))"),
         steps=_WORTH_A_LOOK,
         runbook="throttle-infeasible",
         width=6,

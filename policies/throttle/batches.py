@@ -1,4 +1,4 @@
-"""Moves in batches, one after the other: each batch needs less of the network than all at once, and together they take longer.
+"""Copies in batches, one after the other: each batch needs less of the network than all at once, and together they take longer.
 
 The price: the rate of a batch follows from its own, lower minimum, and no batch can use the headroom of another; while one
 batch runs, the brokers that it does not touch are idle. Use batches when the whole does not fit under the cap.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.columns import Ints
-from policies.throttle.moves import UNKNOWN, Moves
+from policies.throttle.copies import DISK, UNKNOWN, Copies
 from policies.throttle.needs import followers_of, needs_of
 from policies.throttle.rates import RateRule, UniformPlan, ceil_ratio, loads_of, uniform_plan
 from policies.wording import counted
@@ -29,7 +29,7 @@ class CannotBatch(ValueError):
 class Batch:
     """One batch of several, with the uniform plan of its own moves."""
 
-    moves: Moves
+    copies: Copies
     plan: UniformPlan
 
 
@@ -44,36 +44,36 @@ class BatchPlan:
     """The same with every batch at the cap; None without a cap too."""
 
 
-def batches_of(moves: Moves, rule: RateRule, *, count: int | None) -> BatchPlan:
+def batches_of(copies: Copies, rule: RateRule, *, count: int | None) -> BatchPlan:
     """``count`` batches; with None, as few as the packing finds that each need less than the cap. Raises ``CannotBatch``.
 
     A batch fits when its largest minimum with headroom is at most the cap; a single partition that does not fit with its
     headroom is a batch of its own. With ``count``, the needs of the batches are as equal as possible; none is empty.
     """
-    needs = _needs_table(moves)
+    needs = _needs_table(copies)
     cap = rule.caps.default_bytes_per_s
     if count is None:
         if cap is None:
             raise CannotBatch("batches cannot be counted without a cap: give a cap, or the number of batches")
         places = _assign(needs, _choose_first_that_fits(needs, _room(cap, rule)))
     else:
-        if not 1 <= count <= max(len(moves), 1):
+        if not 1 <= count <= max(len(copies), 1):
             raise CannotBatch(
-                f"{counted(len(moves), 'moving partition')} cannot go in {count} batches; expected 1 to {len(moves)}"
+                f"{counted(len(copies), 'moving partition')} cannot go in {count} batches; expected 1 to {len(copies)}"
             )
         places = _assign(needs, _choose_least_loaded(needs, count))
-    parts = [moves.take(places == number) for number in np.unique(places).tolist()]
+    parts = [copies.take(places == number) for number in np.unique(places).tolist()]
     plans = [_uniform_plan(part, rule) for part in parts]
     at_cap = None if cap is None else [_uniform_plan(part, RateRule(fixed_bytes_per_s=cap)) for part in parts]
     return BatchPlan(
-        batches=tuple(Batch(moves=part, plan=plan) for part, plan in zip(parts, plans, strict=True)),
+        batches=tuple(Batch(copies=part, plan=plan) for part, plan in zip(parts, plans, strict=True)),
         total_s=_total_s(plans),
         total_at_cap_s=None if at_cap is None else _total_s(at_cap),
     )
 
 
-def _uniform_plan(moves: Moves, rule: RateRule) -> UniformPlan:
-    return uniform_plan(loads_of(needs_of(moves)), rule)
+def _uniform_plan(copies: Copies, rule: RateRule) -> UniformPlan:
+    return uniform_plan(loads_of(needs_of(copies)), rule)
 
 
 def _total_s(plans: list[UniformPlan]) -> float | None:
@@ -108,31 +108,30 @@ class _NeedsTable:
     roles_count: int
 
 
-def _needs_table(moves: Moves) -> _NeedsTable:
-    if (moves.write_bytes_per_s == UNKNOWN).any():
-        row = int(np.flatnonzero(moves.write_bytes_per_s == UNKNOWN)[0])
+def _needs_table(copies: Copies) -> _NeedsTable:
+    if (copies.write_bytes_per_s == UNKNOWN).any():
+        row = int(np.flatnonzero(copies.write_bytes_per_s == UNKNOWN)[0])
         raise CannotBatch(
-            f"{moves.name(row)} has no write rate, so nobody can tell what a batch with it needs"
+            f"{copies.name(row)} has no write rate, so nobody can tell what a batch with it needs"
         )
-    followers = followers_of(moves)
-    if sum(moves.write_bytes_per_s.tolist()) * int(followers.max(initial=0)) >= LARGEST_SUM:
+    followers = followers_of(copies)
+    if sum(copies.write_bytes_per_s.tolist()) * int(followers.max(initial=0)) >= LARGEST_SUM:
         raise CannotBatch(
             f"the moving partitions need {LARGEST_SUM} bytes/s or more together; check their write rates"
         )
-    led = np.flatnonzero(moves.is_led())
-    rows = np.concatenate([led, moves.added.rows])
-    roles = np.concatenate([moves.leader[led] * 2, moves.added.brokers * 2 + 1])
-    need = np.concatenate(
-        [(moves.write_bytes_per_s * followers)[led], moves.write_bytes_per_s[moves.added.rows]]
-    )
+    led = np.flatnonzero(copies.is_led() & copies.is_replicated())
+    to = copies.destinations
+    rows = np.concatenate([led, to.rows])
+    roles = np.concatenate([copies.leader[led] * 3, to.brokers * 3 + np.where(copies.kind == DISK, 2, 1)])
+    need = np.concatenate([(copies.write_bytes_per_s * followers)[led], copies.write_bytes_per_s[to.rows]])
     known, columns = np.unique(roles, return_inverse=True)
     order = np.argsort(rows, kind="stable")
-    cuts = np.searchsorted(rows[order], np.arange(1, len(moves)))
-    largest = np.zeros(len(moves), dtype=np.int64)
+    cuts = np.searchsorted(rows[order], np.arange(1, len(copies)))
+    largest = np.zeros(len(copies), dtype=np.int64)
     np.maximum.at(largest, rows, need)
     return _NeedsTable(
-        roles=tuple(np.split(columns[order], cuts)) if len(moves) else (),
-        needs=tuple(np.split(need[order], cuts)) if len(moves) else (),
+        roles=tuple(np.split(columns[order], cuts)) if len(copies) else (),
+        needs=tuple(np.split(need[order], cuts)) if len(copies) else (),
         heaviest_first=np.argsort(-largest, kind="stable"),
         roles_count=len(known),
     )

@@ -1,4 +1,4 @@
-"""Throttled replica lists: the entries that a move needs are merged into the lists, and exactly these are removed again.
+"""Throttled replica lists: the entries that copies need are merged into the lists, and exactly these are removed again.
 
 A list is the value of a topic's ``leader.replication.throttled.replicas`` or ``follower.replication.throttled.replicas``:
 ``partition:broker,…``, or ``*`` for all of them. An entry ``p:b`` of the leader list means that b, when it leads p,
@@ -13,8 +13,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from policies.throttle.moves import Moves, ReplicaSet
-from policies.throttle.roles import BrokerRole
+from policies.throttle.copies import DISK, Copies
+from policies.throttle.replicas import ReplicaSet
+from policies.throttle.roles import ROLES, BrokerRole
 
 EVERYTHING = "*"
 """Stands for every replica of the topic; no matter who set it, such a list needs no entries of ours."""
@@ -61,27 +62,40 @@ class ThrottledLists:
         )
 
 
-def lists_of(moves: Moves) -> ThrottledLists:
-    """What a move needs: its sources throttle as leaders, the added replicas as followers."""
-    return ThrottledLists(leader=_texts(moves, moves.sources), follower=_texts(moves, moves.added))
+def lists_of(copies: Copies) -> ThrottledLists:
+    """What copies between brokers need: the sources throttle as leaders, the destinations as followers.
+
+    A partition under its minimum of in-sync replicas has no leaders on the list: they would hold back the replicas that it misses.
+    """
+    return ThrottledLists(leader=_texts(copies, _leading(copies)), follower=_texts(copies, _fetching(copies)))
 
 
-def roles_of(moves: Moves) -> tuple[BrokerRole, ...]:
-    """Every role that a move needs a rate for, leaders first, ids ascending: every source may lead, every added replica follows."""
-    return (
-        *(BrokerRole("leader", broker) for broker in np.unique(moves.sources.brokers).tolist()),
-        *(BrokerRole("follower", broker) for broker in np.unique(moves.added.brokers).tolist()),
+def roles_of(copies: Copies) -> tuple[BrokerRole, ...]:
+    """Every role that needs a rate, in the order of ``ROLES``, ids ascending: every source may lead, every destination follows."""
+    by_role = (_leading(copies), _fetching(copies), copies.of_kind(DISK))
+    return tuple(
+        BrokerRole(role, broker)
+        for role, replicas in zip(ROLES, by_role, strict=True)
+        for broker in np.unique(replicas.brokers).tolist()
     )
 
 
-def _texts(moves: Moves, replicas: ReplicaSet) -> dict[str, str]:
+def _leading(copies: Copies) -> ReplicaSet:
+    return copies.sources.of_rows(copies.is_replicated() & ~copies.is_under_min_isr())
+
+
+def _fetching(copies: Copies) -> ReplicaSet:
+    return ReplicaSet(copies.destinations.keys[copies.is_between_brokers()])
+
+
+def _texts(copies: Copies, replicas: ReplicaSet) -> dict[str, str]:
     rows = replicas.rows
-    topic = moves.topic[rows]
+    topic = copies.topic[rows]
     brokers = replicas.brokers.tolist()
-    entries = [f"{at}:{broker}" for at, broker in zip(moves.partition[rows].tolist(), brokers, strict=True)]
+    entries = [f"{at}:{broker}" for at, broker in zip(copies.partition[rows].tolist(), brokers, strict=True)]
     starts = np.flatnonzero(np.diff(topic, prepend=-1)).tolist()
     return {
-        moves.topics[int(topic[start])]: ",".join(entries[start:end])
+        copies.topics[int(topic[start])]: ",".join(entries[start:end])
         for start, end in pairwise([*starts, len(entries)])
     }
 
@@ -203,7 +217,7 @@ class ListSteps:
         cls,
         there: ThrottledLists,
         added: ThrottledLists,
-        moves: Moves,
+        copies: Copies,
         *,
         lost: ThrottledLists,
         down: Collection[int],
@@ -212,14 +226,14 @@ class ListSteps:
 
         ``lost`` is the part of that which is needed and which somebody removed.
         """
-        _, wanted = merge(difference(there, added), lists_of(moves))
+        _, wanted = merge(difference(there, added), lists_of(copies))
         joined = difference(wanted, added)
         return cls(
             wanted=wanted,
             add=union(joined, lost),
             joined=joined,
             remove=difference(added, wanted),
-            needing=roles_of(moves),
+            needing=roles_of(copies),
             down=down,
         )
 

@@ -1,10 +1,14 @@
-"""What a move needs from each broker: the bytes to move, and the lowest rate at which it ever ends.
+"""What copies need from each broker: the bytes to copy, and the lowest rate at which they ever end.
 
 Kafka counts the traffic of *all* followers of a throttled partition against its leader's quota and holds back only those
 that are not in sync. So the in-sync followers use the quota first, and a leader needs write rate times followers, new ones
 included; a follower needs the write rate. Source: ``KafkaApis.sizeOfThrottledPartitions`` and
 ``ReplicaManager.shouldLeaderThrottle``. The rule of Kafka's manual, "above the write rate", is computed as well: its result is
 too low from the second follower on.
+
+A recovery needs what a reassignment does: the broker that is back is a follower that is not in sync. A move between disks follows its
+own broker's log, so it needs the write rate. A broker copies as many replicas at once as it has threads for that, and those that
+wait need nothing yet. Which of them run is not known, so the greatest write rates count.
 
 While a partition has no leader, nothing is written to it and nothing of it is copied. It takes no quota until it has one, so
 no minimum counts it, and ``without_leader`` names it. How much of it is left to copy stays unknown.
@@ -16,11 +20,12 @@ all. A partition's rate is never taken from another partition.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
 from policies.columns import Bools, Ints
-from policies.throttle.moves import LARGEST_NUMBER, NO_LEADER, UNKNOWN, Moves
+from policies.throttle.copies import LARGEST_NUMBER, NO_LEADER, REASSIGNMENT, UNKNOWN, Copies
 from policies.throttle.roles import BrokerRole, by_role
 
 ByRole = Mapping[BrokerRole, int | None]
@@ -40,13 +45,13 @@ class Lack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What each broker needs, as a leader if it now leads a moving partition, and as a follower if it gains one."""
+    """What each broker needs: as the leader of what is copied to others, as a follower that fetches, and for its disks."""
 
     bytes_left: ByRole
-    """What a leader has to send, or a follower to receive."""
+    """What a leader has to send, a follower to receive, or a broker to copy between its disks."""
     min_bytes_per_s: ByRole
     """The rate must be above it. Of a leader: the sum of write rate times all followers over the partitions that it leads; of a
-    follower: the sum of the write rates of the partitions that it gains."""
+    follower: the sum of the write rates of the partitions that it fetches; of disks: of the replicas that are copied at once."""
     write_bytes_per_s: ByRole
     """The sum of the write rates alone: the minimum by the rule of Kafka's manual, which gives too little for leaders."""
     failover_safe_min_bytes_per_s: ByRole
@@ -61,8 +66,8 @@ class Needs:
 
     @property
     def total_bytes_left(self) -> int | None:
-        """What all followers have to receive, at most the largest number Kafka has; None if some of it is unknown."""
-        left = [size for role, size in self.bytes_left.items() if role.role == "follower"]
+        """What is to be copied, at most the largest number Kafka has; None if some of it is unknown."""
+        left = [size for role, size in self.bytes_left.items() if role.role != "leader"]
         known = [size for size in left if size is not None]
         return min(sum(known), LARGEST_NUMBER) if len(known) == len(left) else None
 
@@ -77,42 +82,68 @@ class Needs:
         return not (self.without_leader or self.lacks_minimums)
 
 
-def needs_of(moves: Moves, *, counts_whole_logs: bool = True) -> Needs:
-    """Add up the needs of all moves, in integer arithmetic without a limit.
+def needs_of(
+    copies: Copies, *, counts_whole_logs: bool = True, disk_threads: Mapping[int, int] = MappingProxyType({})
+) -> Needs:
+    """Add up the needs of all copies, in integer arithmetic without a limit.
 
-    ``counts_whole_logs``: see ``bytes_left``.
+    ``counts_whole_logs``: see ``bytes_left``. ``disk_threads``: replicas that a broker copies between its disks at once; where it is not
+    known, all of them count.
     """
-    is_led = moves.is_led()
-    led, leaders = np.flatnonzero(is_led), moves.leader[is_led]
-    rates = np.where(is_led, moves.write_bytes_per_s, 0)
-    safe_rates = np.where(moves.write_bytes_per_s == UNKNOWN, rates, moves.write_bytes_per_s)
-    followers = followers_of(moves)
-    left = bytes_left(moves, counts_whole_logs=counts_whole_logs)
-    is_sent = is_led[moves.added.rows]
-    sources = moves.sources.rows
-    written = total_by_broker(moves.added.brokers, rates[moves.added.rows])
+    between, rows = copies.is_between_brokers(), copies.destinations.rows
+    fetched, fetchers = rows[between], copies.destinations.brokers[between]
+    is_sent = copies.is_led() & copies.is_replicated()
+    led, leaders = np.flatnonzero(is_sent), copies.leader[is_sent]
+    rates = np.where(copies.is_led(), copies.write_bytes_per_s, 0)
+    safe_rates = np.where(copies.write_bytes_per_s == UNKNOWN, rates, copies.write_bytes_per_s)
+    followers = followers_of(copies)
+    left = bytes_left(copies, counts_whole_logs=counts_whole_logs)
+    left_to_fetch = left[between]
+    has_leader = copies.is_led()[fetched]
+    sources = copies.sources.of_rows(copies.is_replicated())
+    disks = copies.destinations.brokers[~between]
+    on_disk = _disk_minimums(disks, rates[rows[~between]], disk_threads)
+    written = total_by_broker(fetchers, rates[fetched])
     return Needs(
         bytes_left=by_role(
-            total_by_broker(moves.leader[moves.added.rows[is_sent]], left[is_sent]),
-            total_by_broker(moves.added.brokers, left),
+            total_by_broker(copies.leader[fetched[has_leader]], left_to_fetch[has_leader]),
+            total_by_broker(fetchers, left_to_fetch),
+            total_by_broker(disks, left[~between]),
         ),
-        min_bytes_per_s=by_role(total_by_broker(leaders, rates[led], times=followers[led]), written),
-        write_bytes_per_s=by_role(total_by_broker(leaders, rates[led]), written),
+        min_bytes_per_s=by_role(total_by_broker(leaders, rates[led], times=followers[led]), written, on_disk),
+        write_bytes_per_s=by_role(total_by_broker(leaders, rates[led]), written, on_disk),
         failover_safe_min_bytes_per_s=by_role(
-            total_by_broker(moves.sources.brokers, safe_rates[sources], times=followers[sources]), written
+            total_by_broker(sources.brokers, safe_rates[sources.rows], times=followers[sources.rows]),
+            written,
+            on_disk,
         ),
-        lacking=_find_lacks(moves, left),
-        without_leader=tuple(moves.name(row) for row in np.flatnonzero(~is_led).tolist()),
-        whole_logs_count=int(np.count_nonzero((moves.present_bytes == UNKNOWN) & ~_has_all(moves))),
+        lacking=_find_lacks(copies, left),
+        without_leader=tuple(copies.name(row) for row in np.flatnonzero(~copies.is_led()).tolist()),
+        whole_logs_count=int(
+            np.count_nonzero(
+                (copies.present_bytes == UNKNOWN) & (copies.missing_bytes == UNKNOWN) & ~_has_all(copies)
+            )
+        ),
     )
 
 
-def capped_needs_of(moves: Moves) -> Needs:
-    """The needs of a move that is watched: what a replica lacks is unknown where its broker did not say what it has.
+def _disk_minimums(brokers: Ints, rates: Ints, threads: Mapping[int, int]) -> dict[int, int | None]:
+    """By broker, the sum of the greatest rates of the replicas that it copies between its disks, as many as it copies at once."""
+    order = np.lexsort((-rates, brokers))
+    brokers, rates = brokers[order], rates[order]
+    first = np.searchsorted(brokers, brokers)
+    most = np.array([threads.get(broker, len(brokers)) for broker in brokers.tolist()], dtype=np.int64)
+    unknown = np.isin(brokers, brokers[rates == UNKNOWN])
+    counts = (np.arange(len(brokers)) - first < most) | unknown
+    return total_by_broker(brokers[counts], rates[counts])
+
+
+def capped_needs_of(copies: Copies, *, disk_threads: Mapping[int, int] = MappingProxyType({})) -> Needs:
+    """The needs of copies that are watched: what a replica lacks is unknown where its broker did not say what it has.
 
     Each number is at most the largest that Kafka has: a greater one is as good as endless, and no rate reaches it.
     """
-    needs = needs_of(moves, counts_whole_logs=False)
+    needs = needs_of(copies, counts_whole_logs=False, disk_threads=disk_threads)
     return replace(
         needs,
         bytes_left=_cap(needs.bytes_left),
@@ -126,30 +157,34 @@ def _cap(values: ByRole) -> ByRole:
     return {role: None if value is None else min(value, LARGEST_NUMBER) for role, value in values.items()}
 
 
-def followers_of(moves: Moves) -> Ints:
-    """Followers of each partition while it moves, the added ones included, (n,)."""
-    return moves.sources.counts(len(moves)) + moves.added.counts(len(moves)) - 1
+def followers_of(copies: Copies) -> Ints:
+    """Followers of each partition while it is copied, those that a reassignment adds included, (n,)."""
+    added = copies.of_kind(REASSIGNMENT)
+    return copies.sources.counts(len(copies)) + added.counts(len(copies)) - 1
 
 
-def bytes_left(moves: Moves, *, counts_whole_logs: bool = True) -> Ints:
-    """What each added replica still has to receive, (k,) in the order of ``moves.added``, or UNKNOWN.
+def bytes_left(copies: Copies, *, counts_whole_logs: bool = True) -> Ints:
+    """What each destination still has to get, (k,) in the order of ``copies.destinations``, or UNKNOWN.
 
-    The leader's size less what the replica has, at least 0; 0 for a replica that is in sync or leads. Where it is not known
-    what the replica has: the whole log, which is the most that it can be, or UNKNOWN without ``counts_whole_logs``.
+    What it says that it lacks; of a reassignment also the leader's size less what the replica has, at least 0. In a recovery sizes
+    say nothing, because retention has shortened the leader's log and not yet the replica's. 0 for a replica that is in sync or
+    leads. Where it is not known: the whole log, which is the most that it can be, or UNKNOWN without ``counts_whole_logs``.
     """
-    rows = moves.added.rows
-    sizes = moves.log_size_bytes[rows]
-    left = np.where(sizes == UNKNOWN, UNKNOWN, np.maximum(sizes - np.maximum(moves.present_bytes, 0), 0))
+    sizes = copies.log_size_bytes[copies.destinations.rows]
+    is_told = (copies.present_bytes != UNKNOWN) & (copies.kind == REASSIGNMENT)
+    there = np.where(is_told, copies.present_bytes, 0)
+    left = np.where(sizes == UNKNOWN, UNKNOWN, np.maximum(sizes - there, 0))
     if not counts_whole_logs:
-        left[moves.present_bytes == UNKNOWN] = UNKNOWN
-    left[_has_all(moves)] = 0
+        left[~is_told] = UNKNOWN
+    left = np.where(copies.missing_bytes == UNKNOWN, left, copies.missing_bytes)
+    left[_has_all(copies)] = 0
     return left
 
 
-def _has_all(moves: Moves) -> Bools:
-    has_all: Bools = moves.in_sync.contains(moves.added.keys) | (
-        moves.leader[moves.added.rows] == moves.added.brokers
-    )
+def _has_all(copies: Copies) -> Bools:
+    keys, leader = copies.destinations.keys, copies.leader[copies.destinations.rows]
+    is_done = copies.in_sync.contains(keys) | (leader == copies.destinations.brokers)
+    has_all: Bools = is_done & copies.is_between_brokers()
     return has_all
 
 
@@ -171,13 +206,13 @@ def total_by_broker(brokers: Ints, values: Ints, *, times: Ints | None = None) -
     }
 
 
-def _find_lacks(moves: Moves, left: Ints) -> tuple[Lack, ...]:
-    no_rate = moves.write_bytes_per_s == UNKNOWN
-    no_size = np.zeros(len(moves), dtype=np.bool_)
-    no_size[moves.added.rows[left == UNKNOWN]] = True
+def _find_lacks(copies: Copies, left: Ints) -> tuple[Lack, ...]:
+    no_rate = copies.write_bytes_per_s == UNKNOWN
+    no_size = np.zeros(len(copies), dtype=np.bool_)
+    no_size[copies.destinations.rows[left == UNKNOWN]] = True
     return tuple(
         Lack(
-            partition=moves.name(row),
+            partition=copies.name(row),
             lacks=("write_bytes_per_s",) * bool(no_rate[row]) + ("log_size_bytes",) * bool(no_size[row]),
         )
         for row in np.flatnonzero(no_rate | no_size).tolist()

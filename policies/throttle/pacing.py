@@ -1,4 +1,4 @@
-"""When a throttle is set, changed and taken off while a reassignment runs: one decision a round at most.
+"""When a throttle is set, changed and taken off while something is copied: one decision a round at most.
 
 A minimum that comes near the rate, and moves that join, are acted on at once; everything else waits until
 ``min_change_interval_s`` after the last change. Without reports the throttle stays, then becomes high enough for whichever
@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+from policies.throttle.copies import RECOVERY
 from policies.throttle.lists import ListSteps, ThrottledLists, difference, union
 from policies.throttle.needs import Needs, capped_needs_of
 from policies.throttle.pacing_round import (
@@ -30,7 +31,8 @@ from policies.throttle.pacing_round import (
     Trigger,
     eta_in,
     fallback_rates,
-    known_moves,
+    highest_like,
+    known_copies,
     plan_in_force,
     safe_loads,
     stretch_rates,
@@ -40,16 +42,24 @@ from policies.throttle.rates import (
     BrokerRole,
     RatePlan,
     ThrottleSettings,
+    ceil_ratio,
     fraction_of,
     loads_of,
     per_broker_plan,
+    plan_at,
+    share_cluster,
     uniform_plan,
 )
 
 _MS_PER_S = 1000
 SAME_RATE_RATIO = Fraction(1, 20)
 """A rate that differs by less is not written again: Kafka's limiter holds a rate no better, and every change is a write to a broker."""
-_AT_ONCE: frozenset[Trigger] = frozenset({"first-throttle", "moves-joined", "throttle-lost", "minimum-rose"})
+LARGEST_STEP = 2
+"""A raise goes at most to so many times the rate, unless the minimum needs more: Kafka lets ten seconds' worth of the difference
+through at once."""
+_AT_ONCE: frozenset[Trigger] = frozenset(
+    {"first-throttle", "moves-joined", "throttle-lost", "minimum-rose", "under-min-isr"}
+)
 _AS_FAR_AS_IT_GOES: frozenset[Trigger] = frozenset({"moves-joined", "throttle-lost", "moves-left"})
 """Triggers that are decided at the rates in force where no rate is feasible: that is better than a move without a throttle."""
 
@@ -58,16 +68,16 @@ Step = tuple[ThrottleDecision | None, PacingMemory, PacingExplanation]
 
 def decide(snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSettings) -> Step:
     """Decide one round. Raises ``BadList`` where the snapshot has a text that is no throttled replica list."""
-    if snapshot.moves is None:
+    if snapshot.copies is None:
         return _decide_without_reports(snapshot, memory, settings, None)
-    if not len(snapshot.moves):
+    if not len(snapshot.copies):
         return _finish(memory)
-    needs = capped_needs_of(snapshot.moves)
-    knows_nothing = not known_moves(snapshot.moves) and (needs.lacks_minimums or not memory.is_active)
+    needs = capped_needs_of(snapshot.copies, disk_threads=snapshot.disk_threads)
+    knows_nothing = not known_copies(snapshot.copies) and (needs.lacks_minimums or not memory.is_active)
     waits = needs.lacks_minimums and memory.stale_rounds < settings.stale_rounds_count
     if knows_nothing or waits:
         return _decide_without_reports(snapshot, memory, settings, needs)
-    return _decide_with_reports(Round.observe(snapshot, memory, settings, snapshot.moves, needs))
+    return _decide_with_reports(Round.observe(snapshot, memory, settings, snapshot.copies, needs))
 
 
 def _finish(memory: PacingMemory) -> Step:
@@ -88,7 +98,9 @@ def _decide_with_reports(now: Round) -> Step:
         wanted = {role: stretched[role] for role in now.lists.roles()}
     if trigger is None:
         return None, now.memory, _explain(now, "unchanged", None, in_force)
-    if trigger not in _AT_ONCE and now.is_resting:
+    # an entry of a replica that has caught up eats quota of those that have not
+    waits = trigger not in _AT_ONCE and not (trigger == "moves-left" and now.memory.recovers)
+    if waits and now.is_resting:
         return None, now.memory, _explain(now, "resting", trigger, in_force)
     rates = _new_rates(now, trigger, wanted)
     decision = ThrottleDecision(
@@ -114,20 +126,24 @@ def _wanted_rates(now: Round) -> tuple[dict[BrokerRole, int], RatePlan]:
 
     A role whose minimum is unknown gets the highest of the rates, because it is not known what it needs.
     """
-    rule = now.rule()
-    if now.settings.rates == "uniform":
-        uniform = uniform_plan(now.known_loads, rule)
-        rate = uniform.rate_bytes_per_s or 0
-        return dict.fromkeys(now.lists.roles(), rate), uniform.plan
-    plan = per_broker_plan(now.known_loads, rule)
-    spare = per_broker_plan(safe_loads(now.memory), replace(rule, deadline_s=None)).rates
-    highest = max((rate for rate in plan.rates.values() if rate is not None), default=0)
+    rule, cluster = now.rule(), now.settings.cluster_bytes_per_s
+    uniform = now.settings.rates == "uniform"
+    plan = uniform_plan(now.known_loads, rule).plan if uniform else per_broker_plan(now.known_loads, rule)
+    spare = {} if uniform else per_broker_plan(safe_loads(now.memory), replace(rule, deadline_s=None)).rates
     unknown = {load.role for load in now.loads if load.min_bytes_per_s is None}
     rates = {
-        role: highest if role in unknown else plan.rates.get(role) or spare.get(role) or highest
+        role: highest_like(role, plan.rates)
+        if role in unknown
+        else plan.rates.get(role) or spare.get(role) or highest_like(role, plan.rates)
         for role in now.lists.roles()
     }
-    return rates, plan
+    shared = share_cluster(rates, now.known_loads, cluster)
+    if shared != rates:
+        plan = plan_at(
+            {load.role: shared.get(load.role, plan.rates[load.role]) for load in now.known_loads},
+            now.known_loads,
+        )
+    return shared, plan
 
 
 def _triggers(now: Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger]:
@@ -143,6 +159,8 @@ def _triggers(now: Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger]
         yield "throttle-lost"
     if _is_minimum_near(now, rates, wanted):
         yield "minimum-rose"
+    if now.snapshot.is_pressed and _is_changed(now, rates, wanted, up=False, down=True):
+        yield "under-min-isr"
     if not now.snapshot.is_broken:
         is_whole = now.needs.is_whole  # else ``wanted`` lacks what the others will need
         if now.memory.is_fallback and is_whole and _is_changed(now, rates, wanted, up=True, down=True):
@@ -153,7 +171,7 @@ def _triggers(now: Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger]
             yield "headroom"
     if _is_over_cap(now, rates, wanted):
         yield "over-cap"
-    if now.lists.is_left:
+    if now.lists.is_left or any(role.is_disk and role not in now.lists.needing for role in rates):
         yield "moves-left"
 
 
@@ -207,17 +225,23 @@ def _is_over_cap(now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[Br
 
 
 def _new_rates(now: Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) -> dict[BrokerRole, int]:
-    """The new rates of a trigger; one that is nearly the one in force and above the minimum stays as it is."""
+    """The new rates of a trigger, raised in steps; one that is nearly the one in force and above the minimum stays as it is."""
     rates, chosen = now.memory.rates, _chosen_rates(now, trigger, wanted)
     least = {load.role: load.min_bytes_per_s or 0 for load in now.loads}
-    return {
-        role: rates[role]
-        if role in rates
-        and rates[role] > least.get(role, 0)
-        and not is_another(rates[role], rate, up=True, down=True)
-        else rate
-        for role, rate in chosen.items()
-    }
+    if now.settings.rates == "uniform":
+        most = max((needed for role, needed in least.items() if not role.is_disk), default=0)
+        least |= {role: most for role in chosen if not role.is_disk}
+    headroom = 1 + fraction_of(now.settings.headroom_ratio)
+    new = {}
+    for role, rate in chosen.items():
+        there, needed = rates.get(role), least.get(role, 0)
+        if there is None:
+            new[role] = rate
+        elif there > needed and not is_another(there, rate, up=True, down=True):
+            new[role] = there
+        else:
+            new[role] = min(rate, max(LARGEST_STEP * there, ceil_ratio(needed, headroom)))
+    return new
 
 
 def _chosen_rates(now: Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) -> dict[BrokerRole, int]:
@@ -225,14 +249,16 @@ def _chosen_rates(now: Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]
     rates = now.memory.rates
     if trigger == "over-cap" and not now.needs.is_whole:
         return _cap_rates(now, rates, wanted)
-    if trigger in {"first-throttle", "over-cap", "reports-back"}:
+    if trigger in {"first-throttle", "over-cap", "under-min-isr", "reports-back"}:
         return dict(wanted)
     if trigger == "moves-left":
         return {role: rates[role] for role in wanted}
     least = 0
     if now.settings.rates == "uniform":  # one rate for all, whatever rate somebody set for a single broker
-        least = min((rates[role] for role in wanted if role in rates), default=0)
-    return {role: max(rate, rates.get(role, 0), least) for role, rate in wanted.items()}
+        least = min((rates[role] for role in wanted if role in rates and not role.is_disk), default=0)
+    return {
+        role: max(rate, rates.get(role, 0), 0 if role.is_disk else least) for role, rate in wanted.items()
+    }
 
 
 def _cap_rates(
@@ -241,7 +267,8 @@ def _cap_rates(
     """The rates in force, at most the caps: it is not known what all partitions will need."""
     caps = {role: cap for role in wanted if (cap := now.snapshot.caps.cap_of(role)) is not None}
     if now.settings.rates == "uniform":
-        caps = dict.fromkeys(wanted, min(caps.values()))
+        lowest = min((cap for role, cap in caps.items() if not role.is_disk), default=0)
+        caps |= {role: lowest for role in wanted if lowest and not role.is_disk}
     return {role: min(rates[role], caps.get(role, rates[role])) for role in wanted}
 
 
@@ -255,9 +282,9 @@ def _decide_without_reports(
         return None, memory, PacingExplanation(outcome="unknown", needs=needs)
     explanation = PacingExplanation(outcome="stale", needs=needs, differs_from_plan=memory.differs_from_plan)
     lists = None
-    if snapshot.moves is not None:
+    if snapshot.copies is not None:
         lists = ListSteps.from_lists(
-            snapshot.lists, memory.added, snapshot.moves, lost=snapshot.lost, down=snapshot.down
+            snapshot.lists, memory.added, snapshot.copies, lost=snapshot.lost, down=snapshot.down
         )
     rates = memory.rates
     trigger: Trigger | None = "throttle-lost" if _is_lost(snapshot) else None
@@ -297,6 +324,9 @@ def _remember(
         added=added,
         rates=dict(rates),
         is_fallback=memory.is_fallback and (needs is None or needs.lacks_minimums),
+        recovers=memory.recovers
+        if snapshot.copies is None
+        else bool((snapshot.copies.kind == RECOVERY).any()),
         watch=watch,
         first_rate_bytes_per_s=memory.first_rate_bytes_per_s or max(rates.values(), default=0),
     )

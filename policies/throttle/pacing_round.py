@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal
 
+from policies.throttle.copies import RECOVERY, UNKNOWN, Copies
 from policies.throttle.lists import ListSteps, ThrottledLists
-from policies.throttle.moves import UNKNOWN, Moves
 from policies.throttle.needs import Needs, capped_needs_of
 from policies.throttle.progress import BROKEN_END, UNKNOWN_END, Eta, Inflow, Watch, eta_of, extend_watch
 from policies.throttle.rates import (
@@ -36,12 +36,13 @@ Trigger = Literal[
     "deadline-at-risk",
     "headroom",
     "over-cap",
+    "under-min-isr",
     "reports-back",
     "moves-left",
     "stale-reports",
     "finished",
 ]
-"""Why something is decided. ``finished``: nothing moves any more, whether completed or cancelled."""
+"""Why something is decided. ``finished``: nothing is copied any more, whether completed or cancelled."""
 
 Outcome = Literal["nothing-moves", "decided", "unchanged", "resting", "infeasible", "unknown", "stale"]
 """``unchanged``: the throttle is as it should be; ``resting``: it should change, but did so a moment ago; ``infeasible``: the
@@ -51,11 +52,11 @@ are missing and the throttle stays."""
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PacingSnapshot:
-    """One cluster's reassignments at a round's end."""
+    """What is copied in a cluster at a round's end."""
 
     now_ms: int
-    moves: Moves | None
-    """What moves or is planned to; None: no report of it came in this round."""
+    copies: Copies | None
+    """What is copied or will be; None: no report of it came in this round."""
     lists: ThrottledLists = field(default_factory=ThrottledLists)
     """Throttled replicas on the cluster, ours included; without ``moves`` they mean nothing."""
     lost: ThrottledLists = field(default_factory=ThrottledLists)
@@ -63,14 +64,21 @@ class PacingSnapshot:
     is_rate_lost: bool = False
     """Whether somebody removed a rate of ours."""
     caps: Caps = NO_CAPS
-    """Caps by ``network_limits``."""
+    """Caps by ``capacity.limits_of``."""
     room: Caps = NO_CAPS
     planned_fingerprint: str | None = None
     """Fingerprint of the plan that somebody made; None: there is none."""
     down: frozenset[int] = frozenset()
-    """Brokers of the move that are not alive."""
+    """Brokers of the copies that are not alive."""
     is_broken: bool = False
     """Whether a copy cannot go on before a broker is back (``broken_copies``)."""
+    disk_threads: Mapping[int, int] = field(default_factory=dict)
+    """How many replicas a broker copies between its disks at once, as far as it is known."""
+
+    @property
+    def is_pressed(self) -> bool:
+        """Whether copies make room for a partition that nobody can write to."""
+        return self.copies is not None and bool(self.copies.is_under_min_isr().any())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +101,8 @@ class PacingMemory:
     differs_from_plan: bool = False
     watch: Watch = field(default_factory=Watch)
     inflow: Inflow = field(default_factory=Inflow)
+    recovers: bool = False
+    """Whether a recovery is among what is throttled."""
     first_rate_bytes_per_s: int = 0
     """The largest rate of the first plan of this move."""
 
@@ -133,8 +143,15 @@ class PacingExplanation:
 
 
 def stretch_rates(rates: Mapping[BrokerRole, int], lists: ListSteps) -> dict[BrokerRole, int]:
-    """The same rates; brokers that join get the highest of them, because it is not known what they need."""
-    return {**dict.fromkeys(lists.roles(), max(rates.values())), **rates}
+    """The same rates; brokers that join get the highest of their kind, because it is not known what they need."""
+    return {**{role: highest_like(role, rates) for role in lists.roles()}, **rates}
+
+
+def highest_like(role: BrokerRole, rates: Mapping[BrokerRole, int | None]) -> int:
+    """The highest rate of disks for a disk, and of the network for others; of all, where there is none of its kind."""
+    known = {other: rate for other, rate in rates.items() if rate is not None}
+    alike = [rate for other, rate in known.items() if other.is_disk == role.is_disk]
+    return max(alike or known.values(), default=0)
 
 
 def fallback_rates(
@@ -145,10 +162,15 @@ def fallback_rates(
         headroom_ratio=fraction_of(settings.headroom_ratio), floor_bytes_per_s=settings.floor_bytes_per_s
     )
     loads = safe_loads(memory)
-    if settings.rates == "uniform":
-        rate = uniform_plan(loads, rule).rate_bytes_per_s
-        return {} if rate is None or not loads else dict.fromkeys(rates, rate)
-    return {role: rate for role, rate in per_broker_plan(loads, rule).rates.items() if rate is not None}
+    if settings.rates == "per-broker":
+        return {role: rate for role, rate in per_broker_plan(loads, rule).rates.items() if rate is not None}
+    plan = uniform_plan(loads, rule)
+    if plan.rate_bytes_per_s is None or not loads:
+        return {}
+    return {
+        role: plan.plan.rates.get(role) or rate if role.is_disk else plan.rate_bytes_per_s
+        for role, rate in rates.items()
+    }
 
 
 def safe_loads(memory: PacingMemory) -> tuple[Load, ...]:
@@ -194,13 +216,15 @@ class Round:
         snapshot: PacingSnapshot,
         memory: PacingMemory,
         settings: ThrottleSettings,
-        moves: Moves,
+        copies: Copies,
         needs: Needs,
     ) -> "Round":
         loads = loads_of(needs)
         in_force = plan_in_force(memory.rates, loads) if memory.is_active else None
+        recovers = memory.recovers or bool((copies.kind == RECOVERY).any())
         memory = replace(
             memory,
+            recovers=recovers,
             safe_mins=safe_minimums(memory, needs),
             stale_rounds=memory.stale_rounds if needs.lacks_minimums else 0,
             watch=Watch()
@@ -212,18 +236,18 @@ class Round:
                 plan=in_force,
                 is_changed=False,
             ),
-            inflow=memory.inflow.measure(moves, at_ms=snapshot.now_ms),
+            inflow=memory.inflow.measure(copies, at_ms=snapshot.now_ms),
         )
         lists = ListSteps.from_lists(
-            snapshot.lists, memory.added, moves, lost=snapshot.lost, down=snapshot.down
+            snapshot.lists, memory.added, copies, lost=snapshot.lost, down=snapshot.down
         )
         return cls(
             snapshot=snapshot,
-            memory=replace(memory, differs_from_plan=_differs(snapshot, memory, moves, lists)),
+            memory=replace(memory, differs_from_plan=_differs(snapshot, memory, copies, lists)),
             settings=settings,
             needs=needs,
             loads=loads,
-            known_loads=loads if needs.is_whole else _known_loads(moves, loads),
+            known_loads=loads if needs.is_whole else _known_loads(copies, loads, snapshot.disk_threads),
             lists=lists,
             eta=eta_in(snapshot, memory.watch, in_force, loads),
         )
@@ -243,8 +267,9 @@ class Round:
         return self.snapshot.now_ms - self.memory.changed_ms < self.settings.min_change_interval_s * _MS_PER_S
 
     def rule(self) -> RateRule:
-        """How rates are made in this round; while a copy is broken, of minimums alone."""
-        left_ms = None if self.snapshot.is_broken else self.left_ms
+        """How rates are made in this round: of minimums alone while a copy is broken, or others need the room."""
+        is_least = self.snapshot.is_broken or self.snapshot.is_pressed
+        left_ms = None if is_least else self.left_ms
         knows_sizes = all(load.bytes_left is not None for load in self.known_loads)
         most = max(
             self.memory.first_rate_bytes_per_s, _DEADLINE_INFLOWS * self.memory.inflow.largest_bytes_per_s
@@ -255,18 +280,22 @@ class Round:
             deadline_s=Fraction(left_ms) / _MS_PER_S if left_ms is not None and knows_sizes else None,
             deadline_most_bytes_per_s=most if self.memory.is_active else None,
             caps=self.snapshot.caps,
-            room=NO_CAPS if self.snapshot.is_broken else self.snapshot.room,
+            room=NO_CAPS if is_least else self.snapshot.room,
         )
 
 
-def known_moves(moves: Moves) -> Moves:
+def known_copies(copies: Copies) -> Copies:
     """The partitions with a leader and a known write rate."""
-    return moves.take(moves.is_led() & (moves.write_bytes_per_s != UNKNOWN))
+    return copies.take(copies.is_led() & (copies.write_bytes_per_s != UNKNOWN))
 
 
-def _known_loads(moves: Moves, loads: tuple[Load, ...]) -> tuple[Load, ...]:
+def _known_loads(
+    copies: Copies, loads: tuple[Load, ...], disk_threads: Mapping[int, int]
+) -> tuple[Load, ...]:
     """Roles that only other partitions need have nothing to do as far as is known, but their caps count."""
-    known = {load.role: load for load in loads_of(capped_needs_of(known_moves(moves)))}
+    known = {
+        load.role: load for load in loads_of(capped_needs_of(known_copies(copies), disk_threads=disk_threads))
+    }
     return tuple(
         known.get(load.role, Load(role=load.role, bytes_left=0, min_bytes_per_s=0)) for load in loads
     )
@@ -284,10 +313,10 @@ def plan_in_force(rates: Mapping[BrokerRole, int], loads: tuple[Load, ...]) -> R
     return plan_at({load.role: rates.get(load.role) for load in loads}, loads)
 
 
-def _differs(snapshot: PacingSnapshot, memory: PacingMemory, moves: Moves, lists: ListSteps) -> bool:
+def _differs(snapshot: PacingSnapshot, memory: PacingMemory, copies: Copies, lists: ListSteps) -> bool:
     """Whether what moves is not what was planned: at first by the fingerprint, later by whether moves joined."""
     if snapshot.planned_fingerprint is None:
         return False
     if memory.is_active:
         return memory.differs_from_plan or lists.is_joined
-    return moves.fingerprint() != snapshot.planned_fingerprint
+    return copies.fingerprint() != snapshot.planned_fingerprint

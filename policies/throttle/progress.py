@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from policies.throttle.moves import LARGEST_NUMBER, Moves
+from policies.throttle.copies import LARGEST_NUMBER, Copies
 from policies.throttle.needs import total_by_broker
 from policies.throttle.rates import Load, RatePlan
 from policies.throttle.roles import BrokerRole, by_role
@@ -88,19 +88,20 @@ BROKEN_END = Eta(remaining_s=None, basis="broken")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inflow:
-    """How quickly brokers sent or received what this move copies: it shows what the cluster can carry where nobody declared it."""
+    """How quickly brokers sent or received what is copied between them: it shows what the cluster can carry where nobody declared it."""
 
     at_ms: int = 0
     present_bytes: Mapping[BrokerRole, int] = field(default_factory=dict)
-    """What the added replicas had then, by the role that sends or receives it; only of roles where all of it was known."""
+    """What the destinations had then, by the role that sends or receives it; only of roles where all of it was known."""
     largest_bytes_per_s: int = 0
     """The largest inflow or outflow of one broker between two readings."""
 
-    def measure(self, moves: Moves, *, at_ms: int) -> "Inflow":
+    def measure(self, copies: Copies, *, at_ms: int) -> "Inflow":
         """Take one reading more. A leader sends no more than all followers receive, whatever a new leadership makes of its sum."""
-        is_led = moves.is_led()[moves.added.rows]
-        sent = total_by_broker(moves.leader[moves.added.rows][is_led], moves.present_bytes[is_led])
-        received = total_by_broker(moves.added.brokers, moves.present_bytes)
+        rows, between = copies.destinations.rows, copies.is_between_brokers()
+        is_sent = between & copies.is_led()[rows]
+        sent = total_by_broker(copies.leader[rows[is_sent]], copies.present_bytes[is_sent])
+        received = total_by_broker(copies.destinations.brokers[between], copies.present_bytes[between])
         now = {
             role: min(present, LARGEST_NUMBER)
             for role, present in by_role(sent, received).items()
@@ -236,13 +237,13 @@ def _slopes_between(first: Sample, last: Sample) -> dict[BrokerRole, float]:
 def _remaining_s(
     now: Sample, slopes: Mapping[BrokerRole, float], bottleneck: BrokerRole | None
 ) -> float | None:
-    """Seconds left; None if a follower does not catch up."""
-    followers = {role: left for role, left in now.bytes_left.items() if left and role.role == "follower"}
-    if any(slopes.get(role, 0.0) <= 0 for role in followers):
+    """Seconds left; None if a follower or a disk does not catch up."""
+    receivers = {role: left for role, left in now.bytes_left.items() if left and role.role != "leader"}
+    if any(slopes.get(role, 0.0) <= 0 for role in receivers):
         return None
     if bottleneck is not None and now.bytes_left.get(bottleneck) and slopes.get(bottleneck, 0.0) > 0:
         return now.bytes_left[bottleneck] / slopes[bottleneck]
-    return max((left / slopes[role] for role, left in followers.items()), default=0.0)
+    return max((left / slopes[role] for role, left in receivers.items()), default=0.0)
 
 
 def _range(samples: tuple[Sample, ...], bottleneck: BrokerRole | None) -> tuple[float | None, float | None]:

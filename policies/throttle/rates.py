@@ -4,11 +4,6 @@ A role of a broker finishes in bytes left ÷ (rate - minimum), and only if its r
 estimate: at the start the quota window is full of credit, and disks, retention and restarts lengthen a move. One rate for
 all brokers (*uniform*) is quicker than each broker's own minimum plus headroom, which leaves every broker its headroom only.
 Rates are whole numbers, because Kafka takes no others; durations are unrounded quotients.
-
-The network caps a rate where a capacity is declared, and leaves it room where its use is measured too. A broker's other traffic is
-its whole traffic less the rate of the throttle in force, which is the most that replication of the moving partitions takes. Traffic
-above the capacity is subtracted once more, so that an overloaded broker comes down.
-Source: kafka-kit's autothrottle; its share is a share of what is left, ours one of the capacity.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,14 +14,14 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Le
 
 from policies.bounds import Count, NotNegative, check_bounds
-from policies.throttle.moves import LARGEST_NUMBER
+from policies.throttle.copies import LARGEST_NUMBER
 from policies.throttle.needs import Needs
 from policies.throttle.roles import BrokerRole
 
 MIB = 1048576
 
 _RatioAboveZero = Annotated[float, Gt(0), Le(1)]
-_Network = Annotated[int, Ge(1), Le(LARGEST_NUMBER), "1 or more, or unset"]
+_Cap = Annotated[int, Ge(1), Le(LARGEST_NUMBER), "1 or more, or unset"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +88,7 @@ class RatePlan:
     """Rates with what follows from them."""
 
     rates: Mapping[BrokerRole, int | None]
-    """Leaders first, then followers, ids ascending; None where a number that it needs is unknown."""
+    """In the order of ``ROLES``, ids ascending; None where a number that it needs is unknown."""
     feasible: bool | None
     """None: unknown, and no violation is known."""
     violations: tuple[Violation, ...]
@@ -107,16 +102,16 @@ class RatePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniformPlan:
-    """One rate for all brokers and both roles."""
+    """One rate for all brokers as leaders and as followers; disks get what each of them needs."""
 
     min_bytes_per_s: int | None
-    """The largest minimum."""
+    """The largest minimum of a leader or follower."""
     rate_bytes_per_s: int | None
     plan: RatePlan
 
 
 def loads_of(needs: Needs) -> tuple[Load, ...]:
-    """Every role of every broker: leaders first, then followers, ids ascending."""
+    """Every role of every broker, in the order of ``ROLES``, ids ascending."""
     return tuple(
         Load(role=role, bytes_left=needs.bytes_left.get(role, 0), min_bytes_per_s=minimum)
         for role, minimum in needs.min_bytes_per_s.items()
@@ -125,22 +120,44 @@ def loads_of(needs: Needs) -> tuple[Load, ...]:
 
 def uniform_plan(loads: tuple[Load, ...], rule: RateRule) -> UniformPlan:
     """The largest of what each role needs, at most the smallest of their caps and the largest number Kafka takes."""
-    wanted = _largest(_wanted_rate(load, rule) for load in loads)
-    caps = [cap for load in loads if (cap := rule.caps.cap_of(load.role)) is not None]
+    shared = [load for load in loads if not load.role.is_disk]
+    wanted = _largest(_wanted_rate(load, rule) for load in shared)
+    caps = [cap for load in shared if (cap := rule.caps.cap_of(load.role)) is not None]
     rate = rule.fixed_bytes_per_s
     if rate is None and wanted is not None:
-        rooms = [rule.room.cap_of(load.role) or 0 for load in loads]
+        rooms = [rule.room.cap_of(load.role) or 0 for load in shared]
         rate = min([max(wanted, rule.floor_bytes_per_s, min(rooms, default=0)), LARGEST_NUMBER, *caps])
+    rates = {load.role: _own_rate(load, rule) if load.role.is_disk else rate for load in loads}
     return UniformPlan(
-        min_bytes_per_s=_largest(load.min_bytes_per_s for load in loads),
+        min_bytes_per_s=_largest(load.min_bytes_per_s for load in shared),
         rate_bytes_per_s=rate,
-        plan=plan_at({load.role: rate for load in loads}, loads),
+        plan=plan_at(rates, loads),
     )
 
 
 def per_broker_plan(loads: tuple[Load, ...], rule: RateRule) -> RatePlan:
     """A rate for each role: what it needs, at most its cap."""
     return plan_at({load.role: _own_rate(load, rule) for load in loads}, loads)
+
+
+def share_cluster(
+    rates: Mapping[BrokerRole, int], loads: Iterable[Load], cluster_bytes_per_s: int | None
+) -> dict[BrokerRole, int]:
+    """The rates with those of followers lowered so far that they are within the cluster's together.
+
+    Each gets its minimum and a part of the rest by its bytes left, so that all are done at the same time. Where the minimums alone are
+    too much each gets no more than its minimum, with which nothing ends.
+    """
+    shared = [load for load in loads if load.role.role == "follower" and load.role in rates]
+    if cluster_bytes_per_s is None or sum(rates[load.role] for load in shared) <= cluster_bytes_per_s:
+        return dict(rates)
+    spare = max(cluster_bytes_per_s - sum(load.min_bytes_per_s or 0 for load in shared), 0)
+    parts = {load.role: load.bytes_left or 1 for load in shared}
+    whole = sum(parts.values())
+    lowered = {
+        load.role: max((load.min_bytes_per_s or 0) + spare * parts[load.role] // whole, 1) for load in shared
+    }
+    return {role: min(rate, lowered.get(role, rate)) for role, rate in rates.items()}
 
 
 def plan_at(rates: Mapping[BrokerRole, int | None], loads: Iterable[Load]) -> RatePlan:
@@ -239,10 +256,26 @@ def _largest(values: Iterable[int | None]) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleSettings:
-    """Which rate a reassignment gets, and when it is changed."""
+    """Which rate copies get, and when it is changed."""
 
     enabled: bool = True
-    """Whether throttles are decided. Off: reassignments are watched, and nothing is decided about them."""
+    """Whether throttles are decided. Off: copies are watched, and nothing is decided about them."""
+    reassignments: bool = True
+    """Whether reassignments are throttled. Off: they are left out, and what trimtab has set for them is taken off."""
+    recoveries: bool = True
+    """Whether brokers that come back after a while are: their replicas fetch all that they missed."""
+    disks: bool = True
+    """Whether moves between the disks of a broker are."""
+    recovery_after_s: NotNegative = 300.0
+    """How long a broker has to be away until its return is a recovery: a rolling restart changes no topic's settings. Where trimtab
+    sees a replica behind at its first look, it does not know since when, and takes the broker for one that was away long enough."""
+    recovery_min_bytes: Annotated[int, Ge(0), Le(LARGEST_NUMBER), "0 or more"] = 100 * 10**6
+    """What a broker that is back has to miss at least, all its replicas together. As long as it is away, this is not known."""
+    yields_under_min_isr: bool = True
+    """Whether other copies make room while a partition has fewer in-sync replicas than ``min.insync.replicas``, so that nobody can
+    write to it: its missing replicas leave the lists, and everything else runs at its minimum with headroom."""
+    cluster_bytes_per_s: _Cap | None = None
+    """The most that all brokers together may receive; unset = no limit. Where the minimums are above it, copy less at a time."""
     rates: Literal["uniform", "per-broker"] = "uniform"
     """``uniform``: one rate for every broker and both roles, which is quicker; ``per-broker``: each gets what it needs, for
     fleets whose brokers differ much."""
@@ -252,7 +285,7 @@ class ThrottleSettings:
     """No rate is below it, unless a declared capacity leaves less: Kafka's limiter overshoots by up to a fetch, 1 MiB, so lower
     rates are inaccurate. Kafka: the advice for ``leader.replication.throttled.rate``."""
     deadline_s: NotNegative = 0.0
-    """Time within which a move must be done, from when trimtab first sees it; 0: no deadline."""
+    """Time within which copies must be done, from when trimtab first sees them; 0: no deadline."""
     raise_at_ratio: _RatioAboveZero = 0.9
     """The rate is raised when a minimum is above this share of it, because the leader moved or traffic grew. If the
     minimum reached the rate, the move would never end."""
@@ -276,75 +309,3 @@ class ThrottleSettings:
                 f"raise_at_ratio is {self.raise_at_ratio}; it must be above 1 / (1 + headroom_ratio {self.headroom_ratio}), "
                 f"or a rate just set would be raised again"
             )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerNetwork:
-    """What one broker's network carries; unset falls back to the default of ``[kafka.capacity]``."""
-
-    network_bytes_per_s: _Network | None = None
-    """Bytes per second in each direction; unset = the default."""
-
-    def __post_init__(self) -> None:
-        check_bounds(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkCapacitySettings:
-    """Declared network capacity: caps the throttle, and with measured usage lets it use what is free."""
-
-    network_bytes_per_s: _Network | None = None
-    """Bytes per second a broker's network carries in each direction; unset = not declared, then nothing is capped."""
-    brokers: Mapping[str, BrokerNetwork] = field(default_factory=dict)
-    """The same for single brokers, by broker id."""
-
-    def __post_init__(self) -> None:
-        check_bounds(self)
-
-    def network_of(self, broker: int) -> int | None:
-        """Bytes per second of one broker; None: not declared."""
-        declared = self.brokers.get(str(broker))
-        if declared is None or declared.network_bytes_per_s is None:
-            return self.network_bytes_per_s
-        return declared.network_bytes_per_s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkUse:
-    """Traffic of one broker; None: not measured."""
-
-    in_bytes_per_s: int | None = None
-    out_bytes_per_s: int | None = None
-
-
-def network_limits(
-    roles: Iterable[BrokerRole],
-    *,
-    capacity: NetworkCapacitySettings,
-    share_ratio: float,
-    use: Mapping[int, NetworkUse],
-    rates_in_force: Mapping[BrokerRole, int],
-) -> tuple[Caps, Caps]:
-    """Cap and room of each role, at least 1 byte/s each; neither if no capacity is declared, no room without measured use."""
-    caps: dict[BrokerRole, int] = {}
-    rooms: dict[BrokerRole, int] = {}
-    for role in roles:
-        declared = capacity.network_of(role.broker)
-        if declared is None:
-            continue
-        most = ceil_ratio(declared, fraction_of(share_ratio))
-        used = _used_bytes_per_s(role, use)
-        if used is None:
-            caps[role] = max(most, 1)
-        else:
-            other_traffic, over = max(used - rates_in_force.get(role, 0), 0), max(used - declared, 0)
-            caps[role] = rooms[role] = max(most - other_traffic - over, 1)
-    return (Caps(roles=caps), Caps(roles=rooms)) if caps else (NO_CAPS, NO_CAPS)
-
-
-def _used_bytes_per_s(role: BrokerRole, use: Mapping[int, NetworkUse]) -> int | None:
-    """Leaders send, followers receive."""
-    used = use.get(role.broker)
-    if used is None:
-        return None
-    return used.out_bytes_per_s if role.role == "leader" else used.in_bytes_per_s

@@ -3,12 +3,16 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
+import numpy as np
+
+from policies.throttle.copies import DISK, KINDS, REASSIGNMENT, RECOVERY, Copies
 from policies.throttle.pacing_round import PacingExplanation, ThrottleDecision, Trigger
 from policies.throttle.roles import BrokerRole, Role, brokers_of, of_role
 from policies.wording import counted
 from state.closing import Closing
 from state.kafka.snapshot import Observation
 from state.outputs import Throttle
+from state.summary import join_names
 
 NAME = "reassignment-throttle"
 """The policy's name."""
@@ -18,17 +22,18 @@ SUBJECT = "reassignments"
 V = TypeVar("V")
 _NAMES_SHOWN = 5
 _BECAUSE: Mapping[Trigger, str] = {
-    "first-throttle": "what {moves} is not paced yet, {moving}",
-    "moves-joined": "partitions joined the move, or a broker of it is back",
+    "first-throttle": "{what} not paced yet, {parts}",
+    "moves-joined": "more is copied than before, or a broker of it is back",
     "throttle-lost": "throttles that are still needed are not there",
-    "minimum-rose": "a minimum came near the rate, and below it the move would never end",
+    "minimum-rose": "a minimum came near the rate, and below it the copies would never end",
     "deadline-at-risk": "the deadline would be missed",
     "headroom": "the network has room for more",
     "over-cap": "the network's cap has come down",
+    "under-min-isr": "a partition has too few in-sync replicas to be written to, so that other copies make room",
     "reports-back": "the reports are back, so the rates need not be those for the worst case",
-    "moves-left": "some partitions do not move any more",
+    "moves-left": "some copies are done",
     "stale-reports": "reports are missing, so the rates are set for whichever source leads",
-    "finished": "nothing moves any more, so exactly what was added is removed",
+    "finished": "nothing is copied any more, so exactly what was added is removed",
 }
 
 
@@ -36,7 +41,7 @@ def throttle_action(
     decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation, closing: Closing
 ) -> Throttle:
     """The action of a round."""
-    moves = observation.moves
+    copies = observation.copies
     minimums = {} if explanation.needs is None else explanation.needs.min_bytes_per_s
     return Throttle(
         cluster=closing.cluster,
@@ -57,21 +62,33 @@ def throttle_action(
         follower_rate_bytes_per_s=_texts(decision.set_rates, "follower"),
         clear_leader_rates=brokers_of(decision.clear_rates, "leader"),
         clear_follower_rates=brokers_of(decision.clear_rates, "follower"),
+        disk_rate_bytes_per_s=_texts(decision.set_rates, "disk"),
+        clear_disk_rates=brokers_of(decision.clear_rates, "disk"),
         leader_min_bytes_per_s=_texts(minimums, "leader"),
         follower_min_bytes_per_s=_texts(minimums, "follower"),
+        disk_min_bytes_per_s=_texts(minimums, "disk"),
+        copies=copies_by_kind(copies),
         eta_s=None if explanation.eta is None else explanation.eta.remaining_s,
         bottleneck=bottleneck(explanation),
-        fingerprint=None if moves is None or not len(moves) else moves.fingerprint(),
+        fingerprint=None if copies is None else copies.fingerprint(),
     )
 
 
 def _reassignments(observation: Observation) -> str:
-    """What must still be true of the cluster's reassignments when the action is carried out."""
-    if observation.moves is None:
+    """What must still be true of the cluster when the action is carried out."""
+    if observation.copies is None:
         return "unknown"
-    if not len(observation.moves):
+    if not len(observation.copies):
         return "none"
     return "planned" if observation.is_planned else "running"
+
+
+def copies_by_kind(copies: Copies | None) -> dict[str, int]:
+    """Number of copies of each kind that there is."""
+    if copies is None:
+        return {}
+    counts = np.bincount(copies.kind, minlength=len(KINDS)).tolist()
+    return {kind: count for kind, count in zip(KINDS, counts, strict=True) if count}
 
 
 def bottleneck(explanation: PacingExplanation) -> str | None:
@@ -85,9 +102,9 @@ def _texts(values: Mapping[BrokerRole, V], role: Role) -> dict[str, V]:
 
 
 def _reason(decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation) -> str:
-    moving = 0 if observation.moves is None else len(observation.moves)
-    moves, takes = ("is planned to move", "would take") if observation.is_planned else ("moves", "done in")
-    because = _BECAUSE[decision.trigger].format(moves=moves, moving=counted(moving, "partition"))
+    takes = "would take" if observation.is_planned else "done in"
+    what, parts = _describe(observation)
+    because = _BECAUSE[decision.trigger].format(what=what, parts=parts)
     because = because[0].upper() + because[1:]
     uncounted = "" if (names := leaderless(explanation)) is None else f" {names}."
     if not decision.set_rates:
@@ -101,6 +118,24 @@ def _reason(decision: ThrottleDecision, explanation: PacingExplanation, observat
         last = bottleneck(explanation)
         done = f", {takes} {explanation.eta.remaining_s:.0f} s" + (f", {last} last" if last else "")
     return f"{because}: {rates} bytes/s for {roles}{done}.{uncounted}"
+
+
+def _describe(observation: Observation) -> tuple[str, str]:
+    """What is copied, as the subject of a sentence, and how much it is of each kind."""
+    copies = observation.copies
+    if copies is None or not (copies.kind != REASSIGNMENT).any():
+        count = 0 if copies is None else len(copies)
+        return f"what {'is planned to move' if observation.is_planned else 'moves'} is", counted(
+            count, "partition"
+        )
+    moved = copies.of_kind(REASSIGNMENT)
+    parts = [f"{counted(len(np.unique(moved.rows)), 'partition')} to reassign"] if len(moved.keys) else []
+    for kind, to_do in ((RECOVERY, "to bring up to date"), (DISK, "to move between disks")):
+        replicas = copies.of_kind(kind)
+        if len(replicas.keys):
+            brokers = join_names([f"{broker}" for broker in np.unique(replicas.brokers).tolist()])
+            parts.append(f"{counted(len(replicas.keys), 'replica')} {to_do} on broker {brokers}")
+    return f"what {'will be' if observation.is_planned else 'is'} copied is", " and ".join(parts)
 
 
 def leaderless(explanation: PacingExplanation) -> str | None:
@@ -118,7 +153,7 @@ def _evidence(
 ) -> dict[str, float | int | str]:
     """The numbers that the decision was made on; those that are not known are left out."""
     evidence: dict[str, float | int | str] = {
-        "partitions_moving_count": 0 if observation.moves is None else len(observation.moves),
+        "partitions_moving_count": 0 if observation.copies is None else len(observation.copies),
         "brokers_reporting_count": len(observation.brokers),
     }
     needs = explanation.needs

@@ -6,6 +6,7 @@ The order is fixed: restart, control, observation, reconciling the throttle, pac
 from collections.abc import Mapping
 from dataclasses import replace
 
+from policies.throttle.capacity import limits_of
 from policies.throttle.lists import roles_of
 from policies.throttle.pacing import decide as pace
 from policies.throttle.pacing_round import (
@@ -16,11 +17,12 @@ from policies.throttle.pacing_round import (
     plan_in_force,
 )
 from policies.throttle.progress import Watch, extend_watch
-from policies.throttle.rates import Caps, loads_of, network_limits
+from policies.throttle.rates import Caps, loads_of
 from policies.wording import digits
 from state.closing import Closing, Hold, error_hold, obstacle
 from state.events import KafkaLoadReport, Reassignment
 from state.kafka import reconcile
+from state.kafka.absences import select_copies
 from state.kafka.actions import SUBJECT, leaderless, throttle_action
 from state.kafka.memory import KafkaMemory
 from state.kafka.reconcile import Broken, Drift, observe_broken
@@ -39,7 +41,7 @@ def decide(
     header: Header,
     memory: KafkaMemory,
     reports: Mapping[str, KafkaLoadReport],
-    moves: Reassignment | None,
+    copies: Reassignment | None,
 ) -> list[Output]:
     """The outputs of a round in which a report or a tick came. Changes ``memory``."""
     if closing.restarted:
@@ -52,15 +54,16 @@ def decide(
     )  # brokers that have been silent for longer are forgotten
     memory.last_ms = {name: at_ms for name, at_ms in sorted(times.items()) if at_ms >= oldest_ms}
     memory.readings = memory.readings.take(memory.readings.columns[:, 2] >= oldest_ms)
-    observation = observe(
+    seen = observe(
         memory.readings,
-        moves,
+        copies,
         reports,
         end_ms=closing.end_ms,
         known=memory.rates,
         hold_ms=kafka.throttle.stale_rounds_count * header.length_ms,
     )
-    memory.readings, memory.rates = observation.readings, observation.rates
+    memory.readings, memory.rates = seen.readings, seen.rates
+    observation = select_copies(memory, seen, kafka.throttle)
     asked = memory.asked
     had_effect = reconcile.reconcile(
         memory, observation, end_ms=closing.end_ms, is_acting=closing.mode == "act"
@@ -114,7 +117,7 @@ def _decide(context: RoundContext) -> list[Output]:
         explanation,
         outcome="decided",
         reason=_verdict(explanation, decision, hold, broken)
-        + ("; the moves are planned, none runs yet" if observation.is_planned else ""),
+        + ("; all of it is planned, nothing is copied yet" if observation.is_planned else ""),
         actions=actions,
         drift_seen=drift_seen,
         broken=broken,
@@ -125,7 +128,7 @@ def _decide(context: RoundContext) -> list[Output]:
 
 def _restart_progress(memory: KafkaMemory, observation: Observation) -> None:
     """Progress and deadline count from the moment a move runs, not from that of its throttle."""
-    if observation.moves is None or not len(observation.moves):
+    if observation.copies is None or not len(observation.copies):
         return
     if memory.pacing.is_active and not (memory.is_running and observation.is_running):
         memory.pacing = replace(memory.pacing, begun_ms=observation.at_ms, watch=Watch())
@@ -134,10 +137,10 @@ def _restart_progress(memory: KafkaMemory, observation: Observation) -> None:
 
 def _snapshot(context: RoundContext, sure: Drift, broken: Broken) -> PacingSnapshot:
     settings, memory, observation = context.settings, context.memory, context.observation
-    moves, caps, room = observation.moves, Caps(), Caps()
-    if moves is not None:
-        caps, room = network_limits(
-            roles_of(moves),
+    copies, caps, room = observation.copies, Caps(), Caps()
+    if copies is not None:
+        caps, room = limits_of(
+            roles_of(copies),
             capacity=settings.capacity,
             share_ratio=settings.throttle.network_share_ratio,
             use=observation.use,
@@ -145,7 +148,7 @@ def _snapshot(context: RoundContext, sure: Drift, broken: Broken) -> PacingSnaps
         )
     return PacingSnapshot(
         now_ms=observation.at_ms,
-        moves=moves,
+        copies=copies,
         lists=reconcile.foreign_lists(observation, memory),
         lost=sure.lost,
         is_rate_lost=sure.is_rate_lost,
@@ -154,6 +157,7 @@ def _snapshot(context: RoundContext, sure: Drift, broken: Broken) -> PacingSnaps
         planned_fingerprint=settings.throttle.planned_fingerprint or None,
         down=broken.down,
         is_broken=bool(broken.copies),
+        disk_threads=observation.disk_threads,
     )
 
 

@@ -42,6 +42,16 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
     """All throttle configs of ours, once it is carried out."""
 
 
+class Absence(msgspec.Struct, frozen=True, array_like=True):
+    """A broker that is away, or was and has replicas that are behind."""
+
+    since_ms: int
+    until_ms: int | None = None
+    """None: it is away."""
+    is_large: bool = False
+    """Whether it was seen, after its return, to miss enough for a recovery: that stays so while it catches up."""
+
+
 @dataclass(slots=True, kw_only=True)
 class KafkaMemory:
     """The memory of one cluster; its values are replaced, never mutated in place."""
@@ -75,7 +85,11 @@ class KafkaMemory:
     silent_rounds: dict[int, int] = field(default_factory=dict)
     """Rounds in a row without a report, by broker of the move; only of brokers that did not report in the last round."""
     is_late: bool = False
-    """Whether the move was late when its progress was last seen."""
+    """Whether the copies were late when their progress was last seen."""
+    absences: dict[int, Absence] = field(default_factory=dict)
+    """By broker with replicas that are behind."""
+    knows_live: bool = False
+    """Whether it was ever seen who is alive."""
 
 
 _memory = body_decoder(KafkaMemory)

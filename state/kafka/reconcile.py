@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from policies.throttle.copies import Copies, PartitionsByBroker, broken_copies, kept_replicas_down
 from policies.throttle.lists import (
     EVERYTHING,
     ThrottledLists,
@@ -31,7 +32,6 @@ from policies.throttle.lists import (
     lists_of,
     union,
 )
-from policies.throttle.moves import Moves, PartitionsByBroker, broken_copies, kept_replicas_down
 from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
 from policies.throttle.progress import Watch
 from policies.throttle.rates import BrokerRole
@@ -69,10 +69,10 @@ NO_DRIFT = Drift()
 def observe_drift(memory: KafkaMemory, observation: Observation) -> tuple[Drift, Drift]:
     """The drift that the round shows, and the part of it that is certain. Takes rates that are in force into ``memory``."""
     is_settled = memory.asked is None and not memory.is_shadow and memory.failures_count == 0
-    if not is_settled or not memory.pacing.is_active or observation.moves is None:
+    if not is_settled or not memory.pacing.is_active or observation.copies is None:
         memory.drift_rounds = 0
         return NO_DRIFT, NO_DRIFT
-    drift = _find_drift(memory, observation, observation.moves)
+    drift = _find_drift(memory, observation, observation.copies)
     memory.drift_rounds = 0 if drift.is_empty else min(memory.drift_rounds + 1, _SURE_AFTER_ROUNDS)
     if 0 < memory.drift_rounds < _SURE_AFTER_ROUNDS:
         return drift, NO_DRIFT
@@ -80,10 +80,10 @@ def observe_drift(memory: KafkaMemory, observation: Observation) -> tuple[Drift,
     return drift, drift
 
 
-def _find_drift(memory: KafkaMemory, observation: Observation, moves: Moves) -> Drift:
+def _find_drift(memory: KafkaMemory, observation: Observation, copies: Copies) -> Drift:
     confirmed, there = memory.confirmed, observation.rates_there
     return Drift(
-        lost=_lost_entries(confirmed.lists, observation.lists, moves)
+        lost=_lost_entries(confirmed.lists, observation.lists, copies)
         if memory.tells_lists
         else ThrottledLists(),
         rates={
@@ -101,10 +101,10 @@ def _reported(memory: KafkaMemory, observation: Observation) -> dict[BrokerRole,
     return {role: rate for role, rate in memory.confirmed.rates.items() if role.broker in observation.brokers}
 
 
-def _lost_entries(ours: ThrottledLists, there: ThrottledLists, moves: Moves) -> ThrottledLists:
+def _lost_entries(ours: ThrottledLists, there: ThrottledLists, copies: Copies) -> ThrottledLists:
     """Needed entries of ours that are gone. A topic that needs no entry is not reported, so none of its entries counts as lost."""
     gone = difference(ours, there)
-    return gone if gone.is_empty else common(gone, lists_of(moves))
+    return gone if gone.is_empty else common(gone, lists_of(copies))
 
 
 def _take_over(memory: KafkaMemory, observation: Observation, drift: Drift) -> None:
@@ -173,10 +173,10 @@ def observe_broken(
     memory: KafkaMemory, observation: Observation, failed: Collection[str], *, stale_rounds_count: int
 ) -> Broken:
     """What the round shows; ``failed`` are the brokers that did not answer the collector. Counts silent rounds in ``memory``."""
-    moves = observation.moves
-    if moves is None:
+    copies = observation.copies
+    if copies is None:
         return NOTHING_BROKEN
-    involved = {*moves.sources.brokers.tolist(), *moves.added.brokers.tolist()}
+    involved = copies.brokers()
     more = 1 if observation.brokers else 0  # a round without any report says nothing of a single broker
     memory.silent_rounds = {
         broker: memory.silent_rounds.get(broker, 0) + more
@@ -191,13 +191,13 @@ def observe_broken(
         down = silent | {broker for broker in never if str(broker) in failed}
     else:
         down = involved - observation.live_brokers
-    copies = broken_copies(moves, down | silent)
+    broken = broken_copies(copies, down | silent)
     kept = {  # what waits for nothing else
         broker: left
-        for broker, names in kept_replicas_down(moves, down).items()
-        if (left := [name for name in names if name not in copies.get(broker, ())])
+        for broker, names in kept_replicas_down(copies, down).items()
+        if (left := [name for name in names if name not in broken.get(broker, ())])
     }
-    return Broken(down=frozenset(down), copies=copies, kept=kept)
+    return Broken(down=frozenset(down), copies=broken, kept=kept)
 
 
 def _finding(
@@ -305,7 +305,7 @@ def _count_failure(memory: KafkaMemory, *, at_ms: int) -> None:
 
 def _is_carried_out(memory: KafkaMemory, wanted: ThrottleConfigs, observation: Observation) -> bool:
     """Whether the cluster shows all of ``wanted`` that reports can show; a broker that did not report proves nothing."""
-    if observation.moves is None or not observation.brokers:
+    if observation.copies is None or not observation.brokers:
         return False
     rates, there = wanted.rates, observation.rates_there
     confirmed, attempted = memory.confirmed.rates, memory.attempted.rates
@@ -323,7 +323,7 @@ def _is_carried_out(memory: KafkaMemory, wanted: ThrottleConfigs, observation: O
         return False
     added = difference(wanted.lists, memory.confirmed.lists)
     removed = difference(our_configs(memory).lists, wanted.lists)
-    lists, moving = observation.lists, frozenset(observation.moves.topics)
+    lists, moving = observation.lists, frozenset(observation.copies.topics)
     return (
         contains(lists, added)
         and _contain_none(lists.leader, removed.leader, moving)
@@ -345,7 +345,7 @@ def _contain_none(there: Mapping[str, str], removed: Mapping[str, str], moving: 
 
 def _is_untouched(attempted: ThrottleConfigs, observation: Observation) -> bool:
     """Whether no executor began to carry it out: reports came, and nothing of it is there."""
-    if observation.moves is None or not observation.brokers:
+    if observation.copies is None or not observation.brokers:
         return False
     lists = common(attempted.lists, observation.lists)
     is_there = any(observation.rates_there.get(role) == rate for role, rate in attempted.rates.items())
@@ -360,11 +360,11 @@ def _may_be_there(memory: KafkaMemory, observation: Observation) -> ThrottleConf
     will show them. Where nothing moves at all, the lists stay, and are taken off.
     """
     attempted = memory.attempted
-    if attempted.is_empty or observation.moves is None:
+    if attempted.is_empty or observation.copies is None:
         return attempted
     lists = attempted.lists
-    if len(observation.moves):
-        moving = lists.of_topics(frozenset(observation.moves.topics))
+    if len(observation.copies):
+        moving = lists.of_topics(frozenset(observation.copies.topics))
         resting = difference(lists, moving)
         lists = union(resting, common(moving, observation.lists)) if memory.tells_lists else moving
     rates = {
@@ -380,7 +380,7 @@ def _may_be_there(memory: KafkaMemory, observation: Observation) -> ThrottleConf
 def _in_force(memory: KafkaMemory, observation: Observation) -> PacingMemory:
     """The memory that pacing goes on from if the cluster does not have what it wants; until something is confirmed, it has not begun."""
     pacing = memory.pacing
-    is_over = observation.moves is not None and not len(observation.moves)
+    is_over = observation.copies is not None and not len(observation.copies)
     there = our_configs(memory) if is_over else _known_to_be_there(memory, observation)
     if there.is_empty:
         return PacingMemory()

@@ -1,4 +1,4 @@
-"""What a round's reports show: moves with rates, sizes and progress, and why a number is missing.
+"""What a round's reports show: copies with rates, sizes and progress, and why a number is missing.
 
 A partition's write rate is the growth of its leader's log since the previous reading. If the leader reported, but is another
 broker than before, or if retention shortened the log (among many partitions nearly always one), the last known rate is held
@@ -7,15 +7,17 @@ from another partition.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from policies.columns import Bools, Ints
+from policies.throttle.capacity import NetworkUse
+from policies.throttle.copies import DISK, NO_LEADER, UNKNOWN, Copies
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.moves import NO_LEADER, UNKNOWN, Moves, key_of
 from policies.throttle.needs import MIN_INTERVAL_MS, LogReading, write_rates
-from policies.throttle.rates import BrokerRole, NetworkUse
+from policies.throttle.rates import BrokerRole
+from policies.throttle.replicas import key_of
 from policies.throttle.roles import Role
 from state.events import MISSING, KafkaLoadReport, Reassignment, find_places, partition_keys, places_in
 from state.kafka.memory import READING, PartitionTable
@@ -27,10 +29,10 @@ class Observation:
 
     at_ms: int
     """Time of the newest report, at most the round's end."""
-    moves: Moves | None
-    """Partitions that move; None: no report says what moves."""
+    copies: Copies | None
+    """What is copied; None: no report says so."""
     is_running: bool
-    """Whether Kafka already carries out any of these moves."""
+    """Whether any of it has begun."""
     lists: ThrottledLists
     """Throttled replica lists on the cluster."""
     rates_there: Mapping[BrokerRole, int]
@@ -42,6 +44,8 @@ class Observation:
     live_brokers: frozenset[int] | None = None
     """Brokers that are alive, whether they reported or not; None: not known."""
     use: Mapping[int, NetworkUse]
+    disk_threads: Mapping[int, int] = field(default_factory=dict)
+    """Replicas that a broker moves between its disks at once, as far as it is known."""
     readings: PartitionTable
     """Log readings, to be remembered for the next round's rates."""
     rates: PartitionTable
@@ -53,13 +57,13 @@ class Observation:
 
     @property
     def is_planned(self) -> bool:
-        """Whether there are moves, none of which Kafka carries out yet."""
-        return self.moves is not None and len(self.moves) > 0 and not self.is_running
+        """Whether something will be copied, and nothing of it has begun."""
+        return self.copies is not None and len(self.copies) > 0 and not self.is_running
 
 
 def observe(
     before: PartitionTable,
-    moves: Reassignment | None,
+    copies: Reassignment | None,
     reports: Mapping[str, KafkaLoadReport],
     *,
     end_ms: int,
@@ -71,10 +75,10 @@ def observe(
     ``known`` are write rates of earlier rounds, which count for ``hold_ms``.
     """
     times = [waiting.time_ms for waiting in reports.values()]
-    at_ms = max(times, default=end_ms if moves is None else moves.time_ms)
+    at_ms = max(times, default=end_ms if copies is None else copies.time_ms)
     observation = Observation(
         at_ms=at_ms,
-        moves=None,
+        copies=None,
         is_running=False,
         lists=ThrottledLists(),
         rates_there=dict(_rates(reports)),
@@ -86,55 +90,62 @@ def observe(
             )
             for waiting in reports.values()
         },
+        disk_threads={
+            waiting.logs.broker: waiting.logs.disk_threads_count
+            for waiting in reports.values()
+            if waiting.logs.disk_threads_count is not None
+        },
         readings=before,
         rates=known,
         held_over_count=0,
         why_unknown="no report says whether {} moves".format,
     )
-    if moves is None:
+    if copies is None:
         return observation
     return replace(
-        _observe_moves(observation, moves.report.moves, before, reports, known=known, hold_ms=hold_ms),
-        is_running=moves.report.is_running,
-        lists=moves.report.throttled,
-        live_brokers=None if moves.report.live_brokers is None else frozenset(moves.report.live_brokers),
+        _observe_moves(observation, copies.report.copies, before, reports, known=known, hold_ms=hold_ms),
+        is_running=copies.report.is_running,
+        lists=copies.report.throttled,
+        live_brokers=None if copies.report.live_brokers is None else frozenset(copies.report.live_brokers),
     )
 
 
 def _observe_moves(
     observation: Observation,
-    moves: Moves,
+    copies: Copies,
     before: PartitionTable,
     reports: Mapping[str, KafkaLoadReport],
     *,
     known: PartitionTable,
     hold_ms: int,
 ) -> Observation:
-    logs = _Logs.from_reports(reports, moves)
-    old, new = _Readings.remembered(before, moves), logs.readings_of_leaders(moves)
+    logs = _Logs.from_reports(reports, copies)
+    old, new = _Readings.remembered(before, copies), logs.readings_of_leaders(copies)
     measured = write_rates(old.logs(), new.logs())
     measured[~(old.is_there & new.is_there)] = UNKNOWN
     is_measured = measured != UNKNOWN
-    places = known.places_of(moves)
+    places = known.places_of(copies)
     earlier = _rows_at(known.columns[:, 2:], places)
     is_recent = ~is_measured & (places != MISSING) & (observation.at_ms - earlier[:, 1] <= hold_ms)
     is_held = is_recent & new.is_there
     rates = np.where(is_measured, measured, np.where(is_held, earlier[:, 0], UNKNOWN))
-    now = np.column_stack([measured, np.full(len(moves), observation.at_ms)])
+    present_bytes, missing_bytes = logs.at_destinations(copies)
+    now = np.column_stack([measured, np.full(len(copies), observation.at_ms)])
     return replace(
         observation,
-        moves=replace(
-            moves,
+        copies=replace(
+            copies,
             write_bytes_per_s=rates,
             log_size_bytes=np.where(new.is_there, new.columns[:, READING.index("log_size_bytes")], UNKNOWN),
-            present_bytes=logs.present_bytes(moves),
+            present_bytes=present_bytes,
+            missing_bytes=missing_bytes,
         ),
-        readings=_keep_readings(moves, old, new),
-        rates=PartitionTable.from_moves(
-            moves, np.where(is_measured[:, None], now, earlier), is_measured | is_recent
+        readings=_keep_readings(copies, old, new),
+        rates=PartitionTable.from_copies(
+            copies, np.where(is_measured[:, None], now, earlier), is_measured | is_recent
         ),
         held_over_count=int(np.count_nonzero(is_held)),
-        why_unknown=_Reasons(moves, old, new, observation.brokers, rates != UNKNOWN),
+        why_unknown=_Reasons(copies, old, new, observation.brokers, rates != UNKNOWN),
     )
 
 
@@ -170,9 +181,9 @@ class _Readings:
     """The columns of ``READING``, (n, 4); zeros where there is none."""
 
     @classmethod
-    def remembered(cls, before: PartitionTable, moves: Moves) -> "_Readings":
+    def remembered(cls, before: PartitionTable, copies: Copies) -> "_Readings":
         """The readings of earlier rounds."""
-        places = before.places_of(moves)
+        places = before.places_of(copies)
         return cls(places != MISSING, _rows_at(before.columns[:, 2:], places))
 
     def logs(self) -> LogReading:
@@ -183,70 +194,85 @@ class _Readings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Logs:
-    """Replicas of the partitions that move, as their brokers reported them; m rows in any order."""
+    """Replicas of the partitions that are copied, as their brokers reported them; m rows in any order."""
 
     row: Ints
-    """Row of the partition among the moves, (m,)."""
+    """Row of the partition among the copies, (m,)."""
     broker: Ints
     """(m,)."""
     columns: Ints
     """Time of the report, broker, log size, end offset: the columns of ``READING`` if that broker leads, (m, 4)."""
+    missing: Ints
+    """What the replica lacks, and what its copy on another disk does, bytes or ``UNKNOWN``, (m, 2)."""
     brokers: Ints
     """Brokers that reported."""
 
     @classmethod
-    def from_reports(cls, reports: Mapping[str, KafkaLoadReport], moves: Moves) -> "_Logs":
-        topics = {name: place for place, name in enumerate(moves.topics)}
+    def from_reports(cls, reports: Mapping[str, KafkaLoadReport], copies: Copies) -> "_Logs":
+        topics = {name: place for place, name in enumerate(copies.topics)}
         tables = [(report.logs.broker, report.time_ms, report.logs.replicas) for report in reports.values()]
         brokers = np.array([broker for broker, _, _ in tables], dtype=np.int64)
         times_ms = np.array([time_ms for _, time_ms, _ in tables], dtype=np.int64)
         counts = np.array([len(table) for _, _, table in tables], dtype=np.int64)
-        read = [np.zeros((0, 4), dtype=np.int64), *(table.columns for _, _, table in tables)]
-        topic, partition, log_size_bytes, end_offset = np.concatenate(read).T
+        read = [np.zeros((0, 6), dtype=np.int64), *(table.columns for _, _, table in tables)]
+        topic, partition, log_size_bytes, end_offset, missing, on_disk = np.concatenate(read).T
         places = np.concatenate(
             [places_in(topics, ()), *(places_in(topics, table.topics) for *_, table in tables)]
         )
         starts = np.cumsum([0, *(len(table.topics) for *_, table in tables)])[:-1]
         keys = partition_keys(places[topic + np.repeat(starts, counts)], partition)
-        rows = find_places(partition_keys(moves.topic, moves.partition), keys)
-        is_moving = rows != MISSING
+        rows = find_places(partition_keys(copies.topic, copies.partition), keys)
+        is_copied = rows != MISSING
         broker = np.repeat(brokers, counts)
         columns = np.column_stack([np.repeat(times_ms, counts), broker, log_size_bytes, end_offset])
-        return cls(rows[is_moving], broker[is_moving], columns[is_moving], brokers)
+        return cls(
+            rows[is_copied],
+            broker[is_copied],
+            columns[is_copied],
+            np.column_stack([missing, on_disk])[is_copied],
+            brokers,
+        )
 
-    def readings_of_leaders(self, moves: Moves) -> _Readings:
+    def readings_of_leaders(self, copies: Copies) -> _Readings:
         """The log at each partition's leader, where the leader reported it."""
-        leads = self.broker == moves.leader[self.row]
-        is_there = np.zeros(len(moves), dtype=np.bool_)
-        columns = np.zeros((len(moves), len(READING)), dtype=np.int64)
+        leads = self.broker == copies.leader[self.row]
+        is_there = np.zeros(len(copies), dtype=np.bool_)
+        columns = np.zeros((len(copies), len(READING)), dtype=np.int64)
         is_there[self.row[leads]] = True
         columns[self.row[leads]] = self.columns[leads]
         return _Readings(is_there, columns)
 
-    def present_bytes(self, moves: Moves) -> Ints:
-        """Bytes that each added replica has, (k,), or UNKNOWN; 0 if its broker reported without it, because it has none of it yet."""
+    def at_destinations(self, copies: Copies) -> tuple[Ints, Ints]:
+        """Bytes that each destination has, and that it says it lacks, (k,) each, or UNKNOWN.
+
+        One whose broker reported without it has 0 bytes, because it has none of it yet.
+        """
         keys = key_of(self.row, self.broker)
         order = np.argsort(keys, kind="stable")
-        places = find_places(keys[order], moves.added.keys)
-        missing = np.where(np.isin(moves.added.brokers, self.brokers), 0, UNKNOWN)
-        return np.where(places == MISSING, missing, _rows_at(self.columns[order], places)[:, 2])
+        places = find_places(keys[order], copies.destinations.keys)
+        is_there = places != MISSING
+        absent = np.where(np.isin(copies.destinations.brokers, self.brokers), 0, UNKNOWN)
+        present = np.where(is_there, _rows_at(self.columns[order], places)[:, 2], absent)
+        told = _rows_at(self.missing[order], places)
+        missing = np.where(is_there, np.where(copies.kind == DISK, told[:, 1], told[:, 0]), UNKNOWN)
+        return present, missing
 
 
-def _keep_readings(moves: Moves, old: _Readings, new: _Readings) -> PartitionTable:
+def _keep_readings(copies: Copies, old: _Readings, new: _Readings) -> PartitionTable:
     """The reading to keep of each partition that moves: the new one, or the old one if that is too recent for a rate or the only one."""
     is_too_soon = (old.columns[:, 1] == new.columns[:, 1]) & (
         new.columns[:, 0] - old.columns[:, 0] < MIN_INTERVAL_MS
     )
     keeps_old = old.is_there & (~new.is_there | is_too_soon)
     columns = np.where(keeps_old[:, None], old.columns, new.columns)
-    return PartitionTable.from_moves(moves, columns, old.is_there | new.is_there)
+    return PartitionTable.from_copies(copies, columns, old.is_there | new.is_there)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reasons:
     """Why a partition lacks a write rate or a size."""
 
-    moves: Moves
+    copies: Copies
     old: _Readings
     new: _Readings
     brokers: frozenset[int]
@@ -255,11 +281,11 @@ class _Reasons:
 
     def __call__(self, name: str) -> str:
         topic, _, partition = name.rpartition("-")
-        is_row = (self.moves.topic == self.moves.topics.index(topic)) & (
-            self.moves.partition == int(partition)
+        is_row = (self.copies.topic == self.copies.topics.index(topic)) & (
+            self.copies.partition == int(partition)
         )
         row = int(np.flatnonzero(is_row)[0])
-        leader = int(self.moves.leader[row])
+        leader = int(self.copies.leader[row])
         if leader == NO_LEADER:
             return "it has no leader: nothing of it is written or copied, and no minimum counts it until it has one"
         if leader not in self.brokers:
@@ -267,11 +293,18 @@ class _Reasons:
         if not self.new.is_there[row]:
             return f"its leader, broker {leader}, did not report its log"
         if self.is_rate_known[row]:
-            unheard = set(self.moves.added.brokers[self.moves.added.rows == row].tolist()) - self.brokers
-            return f"broker {min(unheard)}, which gains a replica of it, did not report"
+            return self._why_no_size(
+                self.copies.destinations.brokers[self.copies.destinations.rows == row].tolist()
+            )
         if not self.old.is_there[row]:
             return "its log was read for the first time"
         return self._why_no_rate(self.old.columns[row].tolist(), self.new.columns[row].tolist())
+
+    def _why_no_size(self, copied_to: list[int]) -> str:
+        unheard = set(copied_to) - self.brokers
+        if unheard:
+            return f"broker {min(unheard)}, to which it is copied, did not report"
+        return f"what broker {min(copied_to)} lacks of it could not be read"
 
     def _why_no_rate(self, old: list[int], new: list[int]) -> str:
         if old[1] != new[1]:

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from policies.columns import Ints
+from policies.throttle.copies import RECOVERY, Copies
 from policies.throttle.lists import difference
 from policies.throttle.pacing_round import PacingExplanation
 from policies.throttle.rates import loads_of
@@ -17,7 +18,7 @@ from state import summary
 from state.closing import Closing
 from state.events import KafkaLoadReport
 from state.kafka import reconcile
-from state.kafka.actions import NAME, SUBJECT, bottleneck
+from state.kafka.actions import NAME, SUBJECT, bottleneck, copies_by_kind
 from state.kafka.memory import KafkaMemory
 from state.kafka.reconcile import NO_DRIFT, NOTHING_BROKEN, Broken, Drift
 from state.kafka.snapshot import Observation
@@ -106,9 +107,9 @@ def _broker_rows(context: RoundContext) -> list[KafkaBrokerLoad]:
         broker: [each for each in (use.in_bytes_per_s, use.out_bytes_per_s) if each is not None]
         for broker, use in observation.use.items()
     }
-    moves, leading, gaining = observation.moves, {}, {}
-    if moves is not None:
-        leading, gaining = _counts_of(moves.leader), _counts_of(moves.added.brokers)
+    copies, leading, gaining = observation.copies, {}, {}
+    if copies is not None:
+        leading, gaining = _counts_of(copies.leader), _counts_of(copies.destinations.brokers)
 
     def row(broker: int) -> KafkaBrokerLoad:
         use, declared = observation.use[broker], capacity.network_of(broker)
@@ -117,8 +118,8 @@ def _broker_rows(context: RoundContext) -> list[KafkaBrokerLoad]:
             usage_points=100.0 * max(traffic[broker]) / declared if declared and traffic[broker] else None,
             in_bytes_per_s=use.in_bytes_per_s,
             out_bytes_per_s=use.out_bytes_per_s,
-            leading_count=None if moves is None else leading.get(broker, 0),
-            gaining_count=None if moves is None else gaining.get(broker, 0),
+            leading_count=None if copies is None else leading.get(broker, 0),
+            gaining_count=None if copies is None else gaining.get(broker, 0),
         )
 
     order = sorted(traffic, key=lambda broker: (not traffic[broker], -sum(traffic[broker]), broker))
@@ -135,7 +136,7 @@ def _throttle(
     context: RoundContext, explanation: PacingExplanation, drift_seen: Drift, broken: Broken, *, is_held: bool
 ) -> ThrottleSummary:
     memory, observation = context.memory, context.observation
-    needs, plan, eta, moves = explanation.needs, explanation.plan, explanation.eta, observation.moves
+    needs, plan, eta, copies = explanation.needs, explanation.plan, explanation.eta, observation.copies
     strange = difference(reconcile.foreign_lists(observation, memory), memory.pacing.added)
     ours = reconcile.our_configs(memory).rates
     lacking = () if needs is None else needs.lacking
@@ -143,9 +144,12 @@ def _throttle(
         outcome="held" if is_held else explanation.outcome,
         trigger=explanation.wanted_trigger,
         as_of=rfc3339(observation.at_ms),
-        partitions_moving_count=None if moves is None else len(moves),
+        partitions_moving_count=None if copies is None else len(copies),
+        copies=copies_by_kind(copies),
+        recovering=_recovering(memory, observation),
+        under_min_isr=[] if copies is None else _under_min_isr(copies),
         planned=observation.is_planned,
-        fingerprint=None if moves is None or not len(moves) else moves.fingerprint(),
+        fingerprint=None if copies is None else copies.fingerprint(),
         differs_from_plan=explanation.differs_from_plan,
         bytes_left=_bytes_left(explanation, observation),
         rates_bytes_per_s={str(role): rate for role, rate in sorted(memory.pacing.rates.items())},
@@ -168,7 +172,7 @@ def _throttle(
         eta_observed_high_s=None if eta is None else eta.observed_high_s,
         bottleneck=bottleneck(explanation),
         late=memory.is_late,
-        broken_count=None if moves is None else broken.partitions_count,
+        broken_count=None if copies is None else broken.partitions_count,
         held_over_count=observation.held_over_count,
         unknown_count=len(lacking),
         unknown=[
@@ -191,10 +195,23 @@ def _throttle(
     )
 
 
+def _recovering(memory: KafkaMemory, observation: Observation) -> dict[str, str | None]:
+    """When each broker that recovers came back; None where it is still away."""
+    copies = observation.copies
+    brokers = [] if copies is None else np.unique(copies.of_kind(RECOVERY).brokers).tolist()
+    returns = {broker: memory.absences[broker].until_ms for broker in brokers}
+    return {str(broker): None if at_ms is None else rfc3339(at_ms) for broker, at_ms in returns.items()}
+
+
+def _under_min_isr(copies: Copies) -> list[str]:
+    rows = np.flatnonzero(copies.is_under_min_isr())[: summary.SHOWN_ROWS]
+    return [copies.name(row) for row in rows.tolist()]
+
+
 def _bytes_left(explanation: PacingExplanation, observation: Observation) -> int | None:
     if explanation.needs is not None:
         return explanation.needs.total_bytes_left
-    return 0 if observation.moves is not None and not len(observation.moves) else None
+    return 0 if observation.copies is not None and not len(observation.copies) else None
 
 
 def is_late(context: RoundContext, explanation: PacingExplanation) -> bool:
@@ -205,7 +222,7 @@ def is_late(context: RoundContext, explanation: PacingExplanation) -> bool:
     """
     memory, observation, eta = context.memory, context.observation, explanation.eta
     deadline_s, begun_ms = context.settings.throttle.deadline_s, memory.pacing.begun_ms
-    if begun_ms is None or (observation.moves is not None and not len(observation.moves)):
+    if begun_ms is None or (observation.copies is not None and not len(observation.copies)):
         return False
     if eta is not None and eta.basis == "not-catching-up":
         return True

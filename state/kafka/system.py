@@ -97,5 +97,5 @@ class Kafka(System[KafkaMemory]):
         self, closing: Closing, header: Header, memory: KafkaMemory, waiting: Mapping[WaitingKey, Any]
     ) -> tuple[KafkaMemory, list[Output]]:
         reports = {key.broker: report for key, report in waiting.items() if key.kind == "logs"}
-        moves = next((value for key, value in waiting.items() if key.kind == "moves"), None)
-        return memory, decide.decide(closing, header, memory, reports, moves)
+        copies = next((value for key, value in waiting.items() if key.kind == "moves"), None)
+        return memory, decide.decide(closing, header, memory, reports, copies)

@@ -139,9 +139,9 @@ class KafkaBrokerLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     out_bytes_per_s: int | None = None
     """Network traffic out."""
     leading_count: int | None = None
-    """Partitions it leads of those that move, or are planned to."""
+    """Partitions it leads of those of which something is copied, or will be."""
     gaining_count: int | None = None
-    """Replicas it gains of them."""
+    """Copies that it gets: replicas that it gains, brings up to date, or moves between its disks."""
 
 
 class ExaminedRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -396,7 +396,7 @@ class Configured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Throttle(msgspec.Struct, frozen=True, kw_only=True):
-    """`data` of a `trimtab.action.throttle.v1`: pace the reassignments of a cluster; settings that it does not name stay."""
+    """`data` of a `trimtab.action.throttle.v1`: pace what a cluster copies; settings that it does not name stay."""
 
     cluster: str
     """Cluster, as in the envelope."""
@@ -413,7 +413,8 @@ class Throttle(msgspec.Struct, frozen=True, kw_only=True):
     expected: dict[str, dict[str, float]]
     """By role, as in `leader:101`: bytes left to copy, and the seconds needed for that at these rates."""
     precondition: dict[str, str]
-    """What must still hold: `reassignments` is `running` (some run) or `none` (none runs); `planned` and `unknown` require nothing."""
+    """What must still hold: `reassignments` is `running` (something is copied) or `none` (nothing is reassigned); `planned` and
+    `unknown` require nothing."""
     expires_at: str
     """RFC 3339; it must not be carried out later."""
     dry_run: bool
@@ -434,11 +435,19 @@ class Throttle(msgspec.Struct, frozen=True, kw_only=True):
     """Brokers whose rate is taken off: the rate that was there before ours comes back."""
     clear_follower_rates: list[int]
     """The same for followers."""
+    disk_rate_bytes_per_s: dict[str, int]
+    """By broker, the `replica.alter.log.dirs.io.max.bytes.per.second` to set, 1 or more."""
+    clear_disk_rates: list[int]
+    """Brokers whose rate for moves between disks is taken off: the rate that was there before ours comes back."""
     leader_min_bytes_per_s: dict[str, int | None]
     """By broker that leads, the minimum that its rate must be above. Null: unknown; empty: nothing moves, or no report says what
     moves."""
     follower_min_bytes_per_s: dict[str, int | None]
-    """The same by broker that gains a replica."""
+    """The same by broker that fetches."""
+    disk_min_bytes_per_s: dict[str, int | None]
+    """The same by broker that copies between its disks."""
+    copies: dict[str, int]
+    """Number of copies by kind: `reassignment`, `recovery`, `disk`; without those of which there are none."""
     eta_s: float | None
     """Seconds from the newest report until all is copied; null: unknown, or never at the present pace."""
     bottleneck: str | None
@@ -459,6 +468,8 @@ class Throttle(msgspec.Struct, frozen=True, kw_only=True):
             self.follower_rate_bytes_per_s,
             self.clear_leader_rates,
             self.clear_follower_rates,
+            self.disk_rate_bytes_per_s,
+            self.clear_disk_rates,
         )
 
 
@@ -485,7 +496,7 @@ class RateViolation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ThrottleSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The reassignments of a Kafka cluster in a round summary."""
+    """What a Kafka cluster copies, in a round summary."""
 
     outcome: str
     """`decided`, or why nothing was decided: `nothing-moves`, `unchanged`, `resting`, `infeasible`, `unknown`, `stale`, `held`
@@ -495,15 +506,21 @@ class ThrottleSummary(msgspec.Struct, frozen=True, kw_only=True):
     as_of: str
     """Time of the newest report, from which the ETA counts."""
     partitions_moving_count: int | None
-    """Partitions that gain a replica; null: no report says what moves."""
+    """Partitions of which something is copied; null: no report says what."""
+    copies: dict[str, int] = {}
+    """Number of copies by kind: `reassignment`, `recovery`, `disk`; without those of which there are none."""
+    recovering: dict[str, str | None] = {}
+    """Brokers that come back or will, by id, each with the time of its return; null: it is still away, so its copies are planned."""
+    under_min_isr: list[str] = []
+    """Partitions that nobody can write to with `acks=all`, for which other copies make room; the first 100."""
     planned: bool = False
-    """Whether they are only planned, and Kafka moves none of them yet: the ETA is what they would take."""
+    """Whether all is only planned, and nothing is copied yet: the ETA is what it would take."""
     fingerprint: str | None
     """Fingerprint of what moves where."""
     differs_from_plan: bool
     """Whether this is another move than that of `planned_fingerprint`."""
     bytes_left: int | None
-    """Sum over all replicas that are added; null: unknown."""
+    """Sum over all copies; null: unknown."""
     rates_bytes_per_s: dict[str, int]
     """Rates after this round, by role as in `leader:101`; in dry-run, what they would be."""
     min_bytes_per_s: dict[str, int | None]

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from policies.throttle.roles import ROLES
 from state.outputs import BrokerLoad, KafkaBrokerLoad, RoundSummary
 from streaming.cli.output import table_lines
 
@@ -67,8 +68,7 @@ def _outward(row: BrokerLoad) -> dict[str, float | None]:
 def _rates(data: RoundSummary, row: KafkaBrokerLoad) -> dict[str, int]:
     """The throttle of a broker by role; in dry-run, what it would be."""
     rates = {} if data.throttle is None else data.throttle.rates_bytes_per_s
-    roles = ("leader", "follower")
-    return {role: rates[f"{role}:{row.broker}"] for role in roles if f"{role}:{row.broker}" in rates}
+    return {role: rates[f"{role}:{row.broker}"] for role in ROLES if f"{role}:{row.broker}" in rates}
 
 
 _HEADS = ("broker", "usage", "by resource", "bundles", "messages/s", "bytes/s", "")

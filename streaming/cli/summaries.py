@@ -73,7 +73,7 @@ def looked_at_lines(data: RoundSummary, *, but: str = "") -> Iterator[str]:
             for name, lines in throttle_facts(data)
             for at, line in enumerate(lines)
         ]
-        yield from ("", "Reassignments:" + ("" if rows else " none was judged"), *table_lines(rows))
+        yield from ("", "Copies:" + ("" if rows else " none was judged"), *table_lines(rows))
         return
     yield from _section(f"Looked at{shadow_note(data)}", data.examined, _examined_row)
     bundles = "Other bundles" if but else "Bundles"
@@ -89,14 +89,19 @@ def looked_at_lines(data: RoundSummary, *, but: str = "") -> Iterator[str]:
 
 
 def throttle_facts(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
-    """What a Kafka cluster moves, or is planned to, and at which rates: names, each with its lines."""
+    """What a Kafka cluster copies, or is planned to, and at which rates: names, each with its lines."""
     throttle = data.throttle
     if throttle is None:
         return
-    moving = "unknown" if throttle.partitions_moving_count is None else throttle.partitions_moving_count
-    what, takes = ("planned", "would take") if throttle.planned else ("moving", "done in")
+    copied = "unknown" if throttle.partitions_moving_count is None else throttle.partitions_moving_count
+    what, takes = ("planned", "would take") if throttle.planned else ("copied", "done in")
     eta = "" if throttle.eta_s is None else f", {takes} {duration(throttle.eta_s)}"
-    yield "throttle", [f"{throttle.outcome}, partitions {what}: {moving}{eta}"]
+    lines = [f"{throttle.outcome}, partitions {what}: {copied}{eta}"]
+    for broker, since in throttle.recovering.items():
+        how = "is away, and recovers when it is back" if since is None else f"recovers since {time_text(since)}"
+        lines.append(f"broker {broker} {how}")
+    lines += [f"{name} is under min.insync.replicas: other copies make room" for name in throttle.under_min_isr]
+    yield "throttle", lines
     would_be = "would be " if data.mode == "dry-run" else ""
     rates = throttle.rates_bytes_per_s.items()
     yield "rates", [f"{role} {would_be}{value_text(rate)} bytes/s" for role, rate in rates]

@@ -1,9 +1,9 @@
-"""``trimtab throttle``: how fast a reassignment may run and when it is done, before it starts."""
+"""``trimtab throttle``: how fast copies may run and when they are done, before they start."""
 
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from policies.throttle.batches import CannotBatch, batches_of
-from policies.throttle.moves import LARGEST_NUMBER
+from policies.throttle.copies import LARGEST_NUMBER
 from policies.throttle.needs import MIN_INTERVAL_MS
 from policies.throttle.rates import MIB, Caps, RateRule
 from streaming.cli.options import Option, example, read_settings, target_of
@@ -42,7 +42,7 @@ _REQUEST = """
                  "write_bytes_per_s": 4000000,                what producers write; null: unknown
                  "log_size_bytes": 12000000000}]}             null: unknown
 
-or Kafka's own {"version": 1, "partitions": [{"topic", "partition", "replicas"}]} with a cluster to look at.
+or Kafka's own {"version": 1, "partitions": [{"topic", "partition", "replicas", "log_dirs"}]} with a cluster to look at.
 
 \b
 Exit codes: 0 planned (what cannot be planned is named on standard error
@@ -88,7 +88,7 @@ def _rate_option(name: str, **attributes: Any) -> Option:
 
 @click.group("throttle")
 def throttle_command() -> None:
-    """Work out the replication throttle of a reassignment."""
+    """Work out the throttle of a reassignment, of a broker that comes back, or of moves between disks."""
 
 
 @throttle_command.command(
@@ -100,9 +100,15 @@ def throttle_command() -> None:
 @click.option(
     "--input",
     "file",
-    required=True,
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    help="The reassignment in JSON; - is standard input.",
+    help="The reassignment in JSON; - is standard input. Its log_dirs move replicas between disks.",
+)
+@click.option(
+    "--recovering",
+    type=int,
+    multiple=True,
+    metavar="BROKER",
+    help="With a cluster: a broker that is away, or just back, and will fetch what it missed (once or more).",
 )
 @_rate_option("--rate", help="The rate of every broker, in place of a recommended one.")
 @click.option("--deadline", callback=_ratio, metavar="SECONDS", help="Seconds in which it must be done.")
@@ -161,7 +167,8 @@ def throttle_command() -> None:
 @click.option("--replace-rates", is_flag=True, help="--apply replaces rates that are set already.")
 @format_option(default="json")
 def plan_command(
-    file: str,
+    file: str | None,
+    recovering: tuple[int, ...],
     form: str,
     batches: str | int | None,
     rate: int | None,
@@ -177,7 +184,7 @@ def plan_command(
     chosen: Literal["uniform", "per-broker"],
     replace_rates: bool,  # noqa: FBT001  click passes it by keyword
 ) -> None:
-    """Say which brokers must be throttled, the lowest rate at which the move ends, the rate to use, and when it is done.
+    """Say which brokers must be throttled, the lowest rate at which copies end, the rate to use, and when they are done.
 
     There are two plans: one rate for all brokers (quicker), and a rate for each broker. Rates are in bytes/s: 1 MB/s is 1000000.
     """
@@ -193,20 +200,32 @@ def plan_command(
         fixed_bytes_per_s=rate,
     )
     target = _target(bootstrap, cluster, config)
+    if file is None and not recovering:
+        raise WrongUse("give --input FILE, --recovering BROKER, or both")
+    if recovering and target is None:
+        raise WrongUse("--recovering needs --bootstrap or --cluster: what a broker missed is looked up there")
     if is_applied and (target is None or batches is not None):
         raise WrongUse(
             "--apply needs --bootstrap or --cluster, and no --batches: apply them one by one, each from its own file"
         )
     make = partial(_make_and_print, rule=rule, batches=batches, form=form)
     with raised_as(WrongUse, BadRequest):
-        request = read_request(sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes())
+        request = _read_request(file)
         if target is None:
             plan = make(checked_request(request))
         else:
             name, applied = cluster or "--bootstrap", chosen if is_applied else None
-            plan = _plan_on_cluster(request, make, target, name, interval, applied, replaces=replace_rates)
+            plan = _plan_on_cluster(
+                request, recovering, make, target, name, interval, applied, replaces=replace_rates
+            )
     if plan.is_infeasible:
         sys.exit(INFEASIBLE)
+
+
+def _read_request(file: str | None) -> ThrottleRequest:
+    if file is None:
+        return ThrottleRequest(partitions=[])
+    return read_request(sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes())
 
 
 def _target(bootstrap: str | None, cluster: str | None, config: Path | None) -> "KafkaTarget | None":
@@ -230,6 +249,7 @@ def _target(bootstrap: str | None, cluster: str | None, config: Path | None) -> 
 
 def _plan_on_cluster(
     request: ThrottleRequest,
+    recovering: Collection[int],
     make: Callable[[Checked], ThrottlePlan],
     target: "KafkaTarget",
     name: str,
@@ -241,10 +261,20 @@ def _plan_on_cluster(
     """Look at the cluster, plan, and set what is to be applied; an infeasible plan is printed and not set."""
     from streaming.kafka.client import ClusterError  # noqa: PLC0415  a broker's client, when needed
     from streaming.kafka.cluster import cluster_of  # noqa: PLC0415
-    from streaming.planner.throttle_cluster import NotApplied, apply_plan, survey  # noqa: PLC0415
+    from streaming.planner.throttle_cluster import (  # noqa: PLC0415
+        NotApplied,
+        apply_plan,
+        recovery_rows,
+        survey,
+    )
 
     with raised_as(Refused, ClusterError), cluster_of(target, cluster=name) as kafka:
-        found = survey(kafka, request, interval_s=interval_s)
+        given = {row.where for row in request.partitions}
+        behind = (
+            [row for row in recovery_rows(kafka, recovering) if row.where not in given] if recovering else []
+        )
+        request = ThrottleRequest(partitions=[*request.partitions, *behind])
+        found = survey(kafka, request, recovering=recovering, interval_s=interval_s)
         plan = make(found.checked)
         if applied is not None:
             try:
@@ -264,7 +294,7 @@ def _make_and_print(
     if batches is not None:
         count = None if batches == "auto" else int(batches)
         try:
-            batched = batches_of(checked.reassignment.moves, rule, count=count)
+            batched = batches_of(checked.reassignment.copies, rule, count=count)
         except CannotBatch as error:
             raise BadRequest(f"--batches {batches}: {error}") from error
     plan = make_plan(checked, rule, batches=batched)

@@ -27,7 +27,7 @@ from state.outputs import rfc3339
 from state.overlay import ControlData, MaintenanceWindow, epoch_ms, moment_at
 from state.summary import MAX_REMARK_CHARACTERS
 from streaming.contract.diagnose import diagnose
-from streaming.contract.kafka import broker_logs, moves_report
+from streaming.contract.kafka import broker_logs, copies_report
 from streaming.contract.messages import (
     MAX_UNOWNED_COUNT,
     PAUSED_REASON,
@@ -130,7 +130,7 @@ def _system_event(message: PulsarMessage | KafkaMessage) -> Event:
                 id=id_, time_ms=time_ms, broker=broker, logs=broker_logs(load, subject=broker)
             )
         case ReassignmentMessage(data=moves):
-            return Reassignment(id=id_, time_ms=time_ms, report=moves_report(moves))
+            return Reassignment(id=id_, time_ms=time_ms, report=copies_report(moves))
         case PulsarClusterMessage(data=found):
             return ClusterFacts(id=id_, time_ms=time_ms, facts=facts_of(found))
 

@@ -196,32 +196,35 @@ LAST_ROUND_END = _gauge(
 )
 ROUND_LENGTH = _gauge("round_length_seconds", "Length of a round.", "cluster")
 
-REASSIGNMENT_LEFT = _gauge(
-    "reassignment_left_bytes", "Bytes that moving replicas still lack; NaN: unknown.", "cluster"
+COPIES = _gauge(
+    "copies",
+    "What a Kafka cluster copies, or will: replicas that a reassignment adds, that recover, and that move between disks; NaN: no report "
+    "says what is copied.",
+    "cluster",
+    "kind",
 )
-REASSIGNMENT_ETA = _gauge(
-    "reassignment_eta_seconds",
-    "Time until all replicas are moved; NaN: unknown, or never at the present rate.",
+COPIES_LEFT = _gauge("copies_left_bytes", "Bytes that are still to be copied; NaN: unknown.", "cluster")
+COPIES_ETA = _gauge(
+    "copies_eta_seconds",
+    "Time until all is copied; NaN: unknown, or never at the present rate.",
     "cluster",
 )
-REASSIGNMENT_LATE = _gauge(
-    "reassignment_late", "1 while a move will miss its deadline, or does not catch up.", "cluster"
-)
-REASSIGNMENT_BROKEN = _gauge(
-    "reassignment_broken",
-    "Partitions whose copy cannot go on before a broker is back; NaN: no report says what moves.",
+COPIES_LATE = _gauge("copies_late", "1 while copies will miss their deadline, or do not catch up.", "cluster")
+COPIES_BROKEN = _gauge(
+    "copies_broken",
+    "Partitions whose copy cannot go on before a broker is back; NaN: no report says what is copied.",
     "cluster",
 )
-REASSIGNMENT_BOTTLENECK = _gauge(
-    "reassignment_bottleneck",
-    "1 for the broker and role that finish last, while something moves and this is known.",
+COPIES_BOTTLENECK = _gauge(
+    "copies_bottleneck",
+    "1 for the broker and role that finish last, while something is copied and this is known.",
     "cluster",
     "broker",
     "role",
 )
 THROTTLE_FEASIBLE = _gauge(
     "throttle_feasible",
-    "1 where the move ends at the rates of the last round, 0 where it never does; NaN: unknown, or nothing moves.",
+    "1 where copies end at the rates of the last round, 0 where they never do; NaN: unknown, or nothing is copied.",
     "cluster",
 )
 THROTTLE_CHANGED = _gauge(
@@ -237,14 +240,14 @@ THROTTLE_FAILURES = _gauge(
 )
 THROTTLE_RATE = _gauge(
     "throttle_rate_bytes_per_second",
-    "Throttle of the last round, while something moves; in dry-run, what it would be.",
+    "Throttle of the last round, while something is copied; in dry-run, what it would be.",
     "cluster",
     "broker",
     "role",
 )
 THROTTLE_MINIMUM = _gauge(
     "throttle_minimum_bytes_per_second",
-    "With a throttle at or below this rate the move never ends; only while something moves; NaN: unknown.",
+    "With a throttle at or below this rate copies never end; only while something is copied; NaN: unknown.",
     "cluster",
     "broker",
     "role",

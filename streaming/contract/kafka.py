@@ -1,6 +1,6 @@
-"""Reports about a Kafka cluster: a broker's replicas that move, and everything that moves in the whole cluster.
+"""Reports about a Kafka cluster: a broker's replicas of what is copied, and everything that is copied in the whole cluster.
 
-Only partitions that move, or are planned to move, are reported. Null means unknown and never counts as 0. Unknown fields
+Only partitions of which something is copied, or will be, are reported. Null means unknown and never counts as 0. Unknown fields
 are ignored. An impossible reassignment is refused here, so that later code does not have to check again.
 """
 
@@ -10,20 +10,18 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from policies.throttle.lists import EVERYTHING, BadList, ThrottledLists, entries_of
-from policies.throttle.moves import (
-    LARGEST_BROKER,
-    LARGEST_NUMBER,
+from policies.throttle.checked_copies import (
     LARGEST_PARTITION,
     TOPIC_PATTERN,
-    UNKNOWN,
-    BadMove,
-    MoveColumns,
-    Moves,
-    read_moves,
+    BadCopy,
+    CopyColumns,
+    read_copies,
 )
+from policies.throttle.copies import LARGEST_NUMBER, UNKNOWN, Copies
+from policies.throttle.lists import EVERYTHING, BadList, ThrottledLists, entries_of
+from policies.throttle.replicas import LARGEST_BROKER
 from policies.throttle.roles import ROLES, Role
-from state.events import BrokerLogs, MovesReport, PartitionTable
+from state.events import BrokerLogs, CopiesReport, PartitionTable
 from streaming.contract.refusal import Refusal
 
 Topic = Annotated[str, Meta(pattern=rf"^{TOPIC_PATTERN}(?![\s\S])")]
@@ -44,6 +42,10 @@ class ThrottleRates(msgspec.Struct, frozen=True):
     """The same setting as the default of all brokers; a broker's own setting takes precedence."""
     follower_default_bytes_per_s: Count | None = None
     """The default of all brokers for followers."""
+    disk_bytes_per_s: Count | None = None
+    """Dynamic setting `replica.alter.log.dirs.io.max.bytes.per.second` of this broker."""
+    disk_default_bytes_per_s: Count | None = None
+    """The default of all brokers for moves between disks."""
 
 
 class Network(msgspec.Struct, frozen=True):
@@ -56,7 +58,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 class Replica(msgspec.Struct, frozen=True, gc=False):
-    """A replica of a moving partition as its broker has it."""
+    """A replica of a partition that is copied, as its broker has it."""
 
     topic: Topic
     """Topic."""
@@ -68,10 +70,15 @@ class Replica(msgspec.Struct, frozen=True, gc=False):
     """Size of the replica's log on this broker."""
     log_end_offset: Count | None = None
     """End offset; null: not read."""
+    missing_bytes: Count | None = None
+    """What it lacks, by its own end offset and the size of the leader's records; null: not read. Of a replica that recovers, because
+    there sizes do not tell: retention has shortened the leader's log, and not yet the replica's."""
+    disk_missing_bytes: Count | None = None
+    """What its copy on another of the broker's disks lacks; null: there is none, or not read."""
 
 
 class KafkaBrokerData(msgspec.Struct, frozen=True):
-    """A Kafka broker's load, as far as it matters for reassignments."""
+    """A Kafka broker's load, as far as it matters for what is copied."""
 
     broker: Broker
     """Its id, the same as the subject."""
@@ -80,11 +87,13 @@ class KafkaBrokerData(msgspec.Struct, frozen=True):
     network: Network = Network()
     """Traffic of its network."""
     replicas: list[Replica] = []
-    """Its replicas of partitions that move or are planned to move."""
+    """Its replicas of partitions of which something is copied, or will be."""
+    disk_threads_count: Annotated[int, Meta(ge=1, le=LARGEST_NUMBER)] | None = None
+    """How many replicas it moves between its disks at once: `num.replica.alter.log.dirs.threads`, or one for each disk. Null: not read."""
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A partition that moves or is planned to move."""
+    """A partition of which something is copied, or will be: it is reassigned, a replica recovers, or one moves between disks."""
 
     topic: Topic
     """Topic."""
@@ -100,10 +109,17 @@ class Move(msgspec.Struct, frozen=True):
     """Replicas it loses in the end."""
     isr: list[Broker] = []
     """In-sync replicas."""
+    recovering: list[Broker] = []
+    """Replicas that are out of sync and that no reassignment adds. The controller takes for a recovery those whose broker was away
+    for long enough; as long as it is not alive, the recovery is planned."""
+    between_disks: list[Broker] = []
+    """Replicas that their broker copies from one of its disks to another."""
+    min_isr: Annotated[int, Meta(ge=1, le=LARGEST_BROKER)] | None = None
+    """`min.insync.replicas` of its topic; null: not read."""
 
 
 class Throttled(msgspec.Struct, frozen=True):
-    """Throttled replica lists of the topics that move, as they are set on the cluster."""
+    """Throttled replica lists of the topics that are copied, as they are set on the cluster."""
 
     leader: dict[Topic, str] = {}
     """By topic, `leader.replication.throttled.replicas`: `0:101,0:102`, or `*`."""
@@ -112,12 +128,12 @@ class Throttled(msgspec.Struct, frozen=True):
 
 
 class ReassignmentData(msgspec.Struct, frozen=True):
-    """All reassignments of a cluster at one moment. Without moves, nothing moves: all are completed or cancelled."""
+    """All copies of a cluster at one moment. Without `moves`, nothing is copied: everything is completed or cancelled."""
 
     moves: list[Move]
-    """Partitions that move or are planned to move."""
+    """Partitions of which something is copied, or will be."""
     throttled: Throttled = Throttled()
-    """Throttled replica lists of the topics that move."""
+    """Throttled replica lists of their topics."""
     live_brokers: list[Broker] | None = None
     """All brokers of the cluster that are registered and not fenced, whether or not they could be read; null: not known."""
 
@@ -137,26 +153,38 @@ def broker_logs(data: KafkaBrokerData, *, subject: str) -> BrokerLogs:
         [row.topic for row in rows],
         [row.partition for row in rows],
         [row.log_size_bytes for row in rows],
-        [UNKNOWN if row.log_end_offset is None else row.log_end_offset for row in rows],
+        *(
+            [UNKNOWN if number is None else number for number in column]
+            for column in (
+                [row.log_end_offset for row in rows],
+                [row.missing_bytes for row in rows],
+                [row.disk_missing_bytes for row in rows],
+            )
+        ),
     )
     throttle = data.throttle
     return BrokerLogs(
         broker=data.broker,
         replicas=replicas,
-        rates=_known(throttle.leader_bytes_per_s, throttle.follower_bytes_per_s),
-        default_rates=_known(throttle.leader_default_bytes_per_s, throttle.follower_default_bytes_per_s),
+        rates=_known(throttle.leader_bytes_per_s, throttle.follower_bytes_per_s, throttle.disk_bytes_per_s),
+        default_rates=_known(
+            throttle.leader_default_bytes_per_s,
+            throttle.follower_default_bytes_per_s,
+            throttle.disk_default_bytes_per_s,
+        ),
+        disk_threads_count=data.disk_threads_count,
         in_bytes_per_s=data.network.in_bytes_per_s,
         out_bytes_per_s=data.network.out_bytes_per_s,
     )
 
 
-def _known(leader: int | None, follower: int | None) -> dict[Role, int]:
-    return {role: rate for role, rate in zip(ROLES, (leader, follower), strict=True) if rate is not None}
+def _known(*rates: int | None) -> dict[Role, int]:
+    return {role: rate for role, rate in zip(ROLES, rates, strict=True) if rate is not None}
 
 
-def moves_report(data: ReassignmentData) -> MovesReport:
-    """The reassignments as the state keeps them. Raises ``Refusal``."""
-    moves, is_running = _moves_of(data.moves)
+def copies_report(data: ReassignmentData) -> CopiesReport:
+    """The copies as the state keeps them. Raises ``Refusal``."""
+    copies, is_running = _copies_of(data.moves)
     for lists in (data.throttled.leader, data.throttled.follower):
         for topic, text in lists.items():
             try:
@@ -164,16 +192,16 @@ def moves_report(data: ReassignmentData) -> MovesReport:
                     entries_of(text)
             except BadList as error:
                 raise Refusal("bad-data", f"throttled list of topic {topic}: {error}") from error
-    return MovesReport(
-        moves,
+    return CopiesReport(
+        copies,
         is_running,
         ThrottledLists(leader=data.throttled.leader, follower=data.throttled.follower),
         None if data.live_brokers is None else tuple(data.live_brokers),
     )
 
 
-def _moves_of(rows: list[Move]) -> tuple[Moves, bool]:
-    """The partitions that gain a replica, and whether Kafka already carries out any of the moves. Raises ``Refusal``."""
+def _copies_of(rows: list[Move]) -> tuple[Copies, bool]:
+    """What is copied, and whether Kafka already carries out any of the reassignments. Raises ``Refusal``."""
     for row in rows:
         strangers = sorted(set(row.removing) - set(row.replicas))
         if strangers:
@@ -183,7 +211,7 @@ def _moves_of(rows: list[Move]) -> tuple[Moves, bool]:
             )
     running = [[broker for broker in row.adding if broker in row.replicas] for row in rows]
     unknown = [None] * len(rows)
-    columns = MoveColumns(
+    columns = CopyColumns(
         topics=[row.topic for row in rows],
         partitions=[row.partition for row in rows],
         current=[row.replicas for row in rows],
@@ -193,10 +221,13 @@ def _moves_of(rows: list[Move]) -> tuple[Moves, bool]:
         write_bytes_per_s=unknown,
         log_size_bytes=unknown,
         in_sync=[row.isr for row in rows],
+        recovering=[row.recovering for row in rows],
+        between_disks=[row.between_disks for row in rows],
+        min_in_sync=[row.min_isr for row in rows],
     )
     try:
-        return read_moves(columns).moves, any(running)
-    except BadMove as error:
+        return read_copies(columns).copies, any(running)
+    except BadCopy as error:
         raise Refusal("bad-data", str(error)) from error
 
 

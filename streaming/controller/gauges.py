@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from policies.shedding.contract import Stand
 from policies.shedding.registry import find_policy
+from policies.throttle.copies import KINDS
 from policies.usage import RESOURCES
 from state.outputs import JudgedRow, PromisesSummary, RoundSummary, ThrottleSummary
 from state.pulsar.drains import OUTCOMES as DRAIN_OUTCOMES
@@ -192,12 +193,15 @@ def _judged(rows: Iterable[JudgedRow]) -> Iterator[Sample]:
 
 
 def _throttle(throttle: ThrottleSummary) -> Iterator[Sample]:
-    """What is left of a Kafka cluster's reassignments, until when, at which rates, and the bottleneck."""
-    yield families.REASSIGNMENT_LEFT, (), throttle.bytes_left
-    yield families.REASSIGNMENT_ETA, (), 0.0 if throttle.outcome == "nothing-moves" else throttle.eta_s
+    """What is left of what a Kafka cluster copies, until when, at which rates, and the bottleneck."""
+    is_known = throttle.partitions_moving_count is not None
+    for kind in KINDS:
+        yield families.COPIES, (kind,), throttle.copies.get(kind, 0) if is_known else None
+    yield families.COPIES_LEFT, (), throttle.bytes_left
+    yield families.COPIES_ETA, (), 0.0 if throttle.outcome == "nothing-moves" else throttle.eta_s
     yield families.THROTTLE_FEASIBLE, (), throttle.feasible
-    yield families.REASSIGNMENT_LATE, (), throttle.late
-    yield families.REASSIGNMENT_BROKEN, (), throttle.broken_count
+    yield families.COPIES_LATE, (), throttle.late
+    yield families.COPIES_BROKEN, (), throttle.broken_count
     changed_count = (
         len(throttle.changed_rates_bytes_per_s)
         + len(throttle.lost_leader_throttled_replicas)
@@ -208,7 +212,7 @@ def _throttle(throttle: ThrottleSummary) -> Iterator[Sample]:
     tables: tuple[tuple[Family, Mapping[str, int | None]], ...] = (
         (families.THROTTLE_RATE, throttle.rates_bytes_per_s),
         (families.THROTTLE_MINIMUM, throttle.min_bytes_per_s),
-        (families.REASSIGNMENT_BOTTLENECK, {throttle.bottleneck: 1} if throttle.bottleneck else {}),
+        (families.COPIES_BOTTLENECK, {throttle.bottleneck: 1} if throttle.bottleneck else {}),
     )
     for family, values in tables:
         for name, value in values.items():

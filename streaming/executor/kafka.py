@@ -1,7 +1,8 @@
 """``trimtab execute kafka``: carries out the throttle actions of one cluster, and checks whether the throttle is there.
 
 Actions are taken one after another: a cluster has one throttle. At the start, and whenever there was nothing to do for a
-while, it takes off what is left of its own throttle if nothing moves any more.
+while, it takes off what is left of its own throttle if nothing is copied any more: no reassignment runs, no follower on its lists is
+out of sync, and no broker that has its rate moves replicas between disks.
 
 Idempotent: what is right already is not set again, and doing an action twice changes nothing. Entries of others are
 kept. A rate that was there before ours comes back when ours is taken off; a rate that somebody set in place of ours
@@ -22,7 +23,16 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from policies.throttle.lists import ThrottledLists, common, difference, merge, union, without
+from policies.throttle.lists import (
+    EVERYTHING,
+    ThrottledLists,
+    common,
+    difference,
+    entries_of,
+    merge,
+    union,
+    without,
+)
 from policies.throttle.rates import BrokerRole
 from policies.wording import counted
 from streaming.executor.loop import ActionLoop, Topics, open_topics
@@ -37,7 +47,8 @@ from streaming.executor.orders import (
     ThrottleAction,
 )
 from streaming.kafka.client import ClusterError
-from streaming.kafka.cluster import Change, KafkaCluster, Throttle, changes_of, cluster_of
+from streaming.kafka.cluster import KafkaCluster, cluster_of
+from streaming.kafka.throttles import Change, Throttle, changes_of
 from streaming.settings import KafkaTarget, Settings
 from streaming.transport.errors import Taken
 
@@ -77,7 +88,7 @@ class ThrottleExecutor:
         Raises ``ClusterError`` if the cluster does not accept it,
         and ``PublishError`` if it cannot be remembered.
         """
-        changed = _check_precondition(kafka, action)
+        changed = self._check_precondition(kafka, action)
         if changed is not None:
             return changed
         if self._dry_run:
@@ -94,13 +105,28 @@ class ThrottleExecutor:
             was_done_before=len(later) == len(done),
         )
 
+    def _check_precondition(self, kafka: KafkaCluster, action: ThrottleAction) -> Skip | None:
+        """A skip if the action needs something that is copied and there is nothing, or the other way round; None otherwise."""
+        expected = action.precondition.reassignments
+        if expected == "running":
+            lists = union(self._memory.read().added, action.add)
+            if not _is_copying(kafka, lists, action.rates):
+                return Skip(
+                    "not-moving", "nothing is copied in the cluster any more, so nothing is throttled"
+                )
+        if expected == "none" and (running := kafka.reassignments()):
+            return Skip(
+                "still-moving", f"{counted(len(running), 'partition')} still moving, so the throttle stays"
+            )
+        return None
+
     def sweep(self, kafka: KafkaCluster, recheck: Callable[[], None]) -> list[str]:
-        """Take off all that is ours, if nothing moves any more; returns a line for each change. ``recheck``: see ``carry_out``."""
+        """Take off all that is ours, if nothing is copied any more; returns a line for each change. ``recheck``: see ``carry_out``."""
         if self._dry_run or self._memory.read().is_empty:
             return []
         with self._memory.hold() as held:
             remembered = held.remembered
-            is_running = bool(kafka.reassignments())
+            is_running = _is_copying(kafka, remembered.added, _roles(remembered))
             if is_running and remembered.is_planned:
                 held.write(msgspec.structs.replace(remembered, is_planned=False))
             if is_running or remembered.is_planned:
@@ -201,19 +227,17 @@ def _aim(action: ThrottleAction, remembered: Remembered) -> _Aim:
     )
 
 
-def _check_precondition(kafka: KafkaCluster, action: ThrottleAction) -> Skip | None:
-    """A skip if the action needs running moves and there are none, or the other way round; None otherwise."""
-    expected = action.precondition.reassignments
-    if expected not in {"running", "none"}:
-        return None
-    running = kafka.reassignments()
-    if expected == "running" and not running:
-        return Skip("not-moving", "nothing moves in the cluster any more, so nothing is throttled")
-    if expected == "none" and running:
-        return Skip(
-            "still-moving", f"{counted(len(running), 'partition')} still moving, so the throttle stays"
-        )
-    return None
+def _is_copying(kafka: KafkaCluster, lists: ThrottledLists, roles: Iterable[BrokerRole]) -> bool:
+    """Whether anything is reassigned, a follower on the lists is out of sync, or one of the brokers moves replicas between its disks."""
+    if kafka.reassignments():
+        return True
+    followers = {topic: entries_of(text) for topic, text in lists.follower.items() if text != EVERYTHING}
+    states = kafka.partitions(followers)
+    listed = ((states.get((topic, at)), broker) for topic in followers for at, broker in followers[topic])
+    if any(state and broker in state.replicas and broker not in state.in_sync for state, broker in listed):
+        return True
+    disks = {role.broker for role in roles if role.is_disk} & kafka.brokers().keys()
+    return bool(disks) and bool(kafka.log_sizes(None, disks).disk_lags)
 
 
 def _lists(

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from policies.splitting.ranges import Bundle
+from policies.throttle.copies import LARGEST_NUMBER
 from policies.throttle.lists import ThrottledLists, entries_of
-from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.roles import BrokerRole, by_role
 from policies.wording import time_text
 from state.outputs import rfc3339
@@ -142,6 +142,8 @@ class ThrottleAction(Action, frozen=True, kw_only=True):
     follower_rate_bytes_per_s: dict[int, Rate]
     clear_leader_rates: list[int]
     clear_follower_rates: list[int]
+    disk_rate_bytes_per_s: dict[int, Rate] = {}
+    clear_disk_rates: list[int] = []
 
     def __post_init__(self) -> None:
         for lists in (self.add, self.remove):
@@ -165,14 +167,15 @@ class ThrottleAction(Action, frozen=True, kw_only=True):
     @property
     def rates(self) -> dict[BrokerRole, int]:
         """Rates to set."""
-        return by_role(self.leader_rate_bytes_per_s, self.follower_rate_bytes_per_s)
+        return by_role(
+            self.leader_rate_bytes_per_s, self.follower_rate_bytes_per_s, self.disk_rate_bytes_per_s
+        )
 
     @property
     def clear(self) -> tuple[BrokerRole, ...]:
         """Rates to take off."""
-        return tuple(
-            by_role(dict.fromkeys(self.clear_leader_rates), dict.fromkeys(self.clear_follower_rates))
-        )
+        cleared = (self.clear_leader_rates, self.clear_follower_rates, self.clear_disk_rates)
+        return tuple(by_role(*map(dict.fromkeys, cleared)))
 
 
 ActionKind = TypeVar("ActionKind", bound=Action)

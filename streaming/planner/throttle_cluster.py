@@ -1,6 +1,7 @@
-"""``trimtab throttle plan`` with a cluster: a reassignment is looked up there, and its planned throttle is set there.
+"""``trimtab throttle plan`` with a cluster: what is to be copied is looked up there, and its planned throttle is set there.
 
-Looked up are replicas, leaders, log sizes, write rates, and the throttle that is there. Write rates come from two readings some
+Looked up are replicas, leaders, logs and their directories, write rates, and the throttle that is there. What a broker that was away
+will fetch is looked up, too: its replicas that are out of sync. Write rates come from two readings some
 seconds apart. Numbers that the file gives win over measured ones, because a person may know the peak.
 
 The throttle is set before the move is started, so that the move never floods the network. A rate that somebody else set is kept and
@@ -8,29 +9,24 @@ reported unless it is to be replaced; lists are merged, never overwritten.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from policies.columns import Ints
+from policies.throttle.checked_copies import CopyColumns, Reassignment
+from policies.throttle.copies import NO_LEADER, RECOVERY, UNKNOWN, Copies
 from policies.throttle.lists import BadList, foreign_entries_of, lists_of, merge
-from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Reassignment
-from policies.throttle.needs import LogReading, needs_of, write_rates
+from policies.throttle.needs import LogReading, needs_of, total_by_broker, write_rates
 from policies.throttle.rates import Load, RatePlan, per_broker_plan
 from policies.throttle.roles import BrokerRole, of_role
 from streaming.kafka.client import ClusterError
-from streaming.kafka.cluster import (
-    KafkaCluster,
-    LogSizes,
-    Partition,
-    PartitionState,
-    RunningMove,
-    Throttle,
-    changes_of,
-)
-from streaming.planner.throttle_plan import ThrottlePlan
+from streaming.kafka.cluster import KafkaCluster, LogSizes, Partition, PartitionState, RunningMove
+from streaming.kafka.lags import Lags
+from streaming.kafka.throttles import Throttle, changes_of, rate_key
+from streaming.planner.throttle_plan import ThrottlePlan, size
 from streaming.planner.throttle_request import (
     BadRequest,
     Checked,
@@ -45,6 +41,9 @@ from streaming.planner.throttle_request import (
 )
 
 _MS_PER_S = 1000
+_S_PER_HOUR = 3600
+_ANYWHERE = "any"
+"""In Kafka's file, for a replica whose directory does not matter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,10 +57,30 @@ class Survey:
     """Brokers of the reassignment that take no setting now, with the reason."""
 
 
+def recovery_rows(kafka: KafkaCluster, brokers: Collection[int]) -> list[PartitionRow]:
+    """The partitions of which a broker has a replica that is out of sync. Raises ``BadRequest`` where one of them has none."""
+    states = kafka.partitions(None)
+    for broker in sorted(brokers):
+        has_any = any(broker in state.replicas for state in states.values())
+        if not any(_is_behind(broker, state) for state in states.values()):
+            why = "all its replicas are in sync" if has_any else "no partition has a replica on it"
+            raise BadRequest(f"--recovering {broker}: nothing is to be fetched, because {why}")
+    return [
+        PartitionRow(topic=topic, partition=number, replicas=list(state.replicas))
+        for (topic, number), state in sorted(states.items())
+        if any(_is_behind(broker, state) for broker in brokers)
+    ]
+
+
+def _is_behind(broker: int, state: PartitionState) -> bool:
+    return broker in state.replicas and broker not in state.in_sync
+
+
 def survey(
     kafka: KafkaCluster,
     request: ThrottleRequest,
     *,
+    recovering: Collection[int] = (),
     interval_s: float,
     wait: Callable[[float], None] = time.sleep,
 ) -> Survey:
@@ -72,18 +91,31 @@ def survey(
     alive = kafka.brokers()
     states = kafka.partitions([row.topic for row in request.partitions])
     running = kafka.reassignments()
-    rows, refused = sift(request.partitions, lambda row: _misfit(row, states, running, alive))
-    columns, sizes = _measure(kafka, rows, states, running, interval_s, wait)
+    placed = [row for row in request.partitions if row.log_dirs]
+    logs = kafka.log_sizes(
+        [row.where for row in placed], {broker for row in placed for broker in row.target} & alive.keys()
+    )
+    rows, refused = sift(
+        request.partitions,
+        lambda row: _misfit(row, states, running, alive) or _strange_directory(row, logs.directories),
+    )
+    between_disks = [_moved_between_disks(row, logs) for row in rows]
+    columns, sizes = _measure(kafka, rows, states, running, between_disks, recovering, interval_s, wait)
     checked = _without_full_disks(check(columns, refused), sizes)
-    moves = checked.reassignment.moves
-    brokers = {*moves.sources.brokers.tolist(), *moves.added.brokers.tolist()}
-    topics = {moves.topics[place] for place in np.unique(moves.topic).tolist()}
+    copies = checked.reassignment.copies
+    brokers = copies.brokers()
+    topics = {copies.topics[place] for place in np.unique(copies.topic).tolist()}
     found = kafka.throttle(topics=topics, brokers=brokers & alive.keys())
-    down = dict.fromkeys(sorted(brokers - alive.keys()), "it is down, and needs no rate before it is back")
+    down = dict.fromkeys(
+        sorted(brokers - alive.keys()), "it is down; until it has one, the rates of the leaders hold it back"
+    )
     unreachable = {**found.failed, **down}
     notes = _notes(checked.reassignment, sizes, found.throttle, unreachable, interval_s)
+    threads = {broker: len(paths) for broker, paths in logs.directories.items()} | dict(found.disk_threads)
     return Survey(
-        checked=replace(checked, notes=tuple(notes)), throttle=found.throttle, unreachable=unreachable
+        checked=replace(checked, notes=tuple(notes), disk_threads=threads),
+        throttle=found.throttle,
+        unreachable=unreachable,
     )
 
 
@@ -117,14 +149,34 @@ def _misfit(
     return None
 
 
+def _strange_directory(row: PartitionRow, directories: Mapping[int, Sequence[str]]) -> str | None:
+    """Why a row's directories cannot be; None if they can."""
+    for broker, path in zip(row.target, row.log_dirs or (), strict=False):
+        if path != _ANYWHERE and path not in directories.get(broker, (path,)):
+            return f"broker {broker} has no log directory {path}; it has {show(directories[broker])}"
+    return None
+
+
+def _moved_between_disks(row: PartitionRow, logs: LogSizes) -> list[int]:
+    """Brokers that have a replica in another directory than it shall be in."""
+    there = logs.directory_of.get(row.where, {})
+    return [
+        broker
+        for broker, path in zip(row.target, row.log_dirs or (), strict=False)
+        if path != _ANYWHERE and there.get(broker, path) != path
+    ]
+
+
 def _measure(
     kafka: KafkaCluster,
     rows: Sequence[PartitionRow],
     states: Mapping[Partition, PartitionState],
     running: Mapping[Partition, RunningMove],
+    between_disks: Sequence[Sequence[int]],
+    recovering: Collection[int],
     interval_s: float,
     wait: Callable[[float], None],
-) -> tuple[MoveColumns, LogSizes]:
+) -> tuple[CopyColumns, LogSizes]:
     """The rows with what the cluster says about each, and the logs as they were read last."""
     places = [row.where for row in rows]
     adding = [running[where].adding if where in running else () for where in places]
@@ -137,7 +189,11 @@ def _measure(
     now = kafka.partitions([row.topic for row in rows])
     leaders = [now[where].leader if where in now else NO_LEADER for where in places]
     after, sizes = _read_logs(kafka, places, added, leaders)
-    columns = MoveColumns(
+    behind = [
+        sorted(broker for broker in recovering if _is_behind(broker, states[where])) for where in places
+    ]
+    missing = _missing_bytes(kafka, places, behind, leaders, sizes)
+    columns = CopyColumns(
         topics=[row.topic for row in rows],
         partitions=[row.partition for row in rows],
         current=[states[where].replicas for where in places],
@@ -149,6 +205,9 @@ def _measure(
         ),
         log_size_bytes=_fill_in_measured(whole_numbers(rows, "log_size_bytes"), after.log_size_bytes),
         in_sync=[states[where].in_sync for where in places],
+        recovering=behind,
+        missing_bytes=missing,
+        between_disks=between_disks,
         present_bytes=[
             {
                 broker: sizes.sizes_bytes.get(where, {}).get(broker, 0)
@@ -158,6 +217,36 @@ def _measure(
         ],
     )
     return columns, sizes
+
+
+def _missing_bytes(
+    kafka: KafkaCluster,
+    places: Sequence[Partition],
+    behind: Sequence[Sequence[int]],
+    leaders: Sequence[int],
+    sizes: LogSizes,
+) -> list[dict[int, int]]:
+    """What each replica that recovers lacks, as far as its broker is alive and tells."""
+    by_broker: dict[int, list[Partition]] = {}
+    for where, brokers in zip(places, behind, strict=True):
+        for broker in brokers:
+            by_broker.setdefault(broker, []).append(where)
+    alive = kafka.brokers()
+    lags = Lags.read(
+        kafka,
+        dict(zip(places, leaders, strict=True)),
+        counted=[where for where, brokers in zip(places, behind, strict=True) if brokers],
+        behind={broker: partitions for broker, partitions in by_broker.items() if broker in alive},
+    )
+    return [
+        {
+            broker: lacks
+            for broker in brokers
+            if (lacks := lags.missing_bytes(broker, where, sizes.sizes_bytes.get(where, {}).get(leader)))
+            is not None
+        }
+        for where, brokers, leader in zip(places, behind, leaders, strict=True)
+    ]
 
 
 def _read_logs(
@@ -190,8 +279,8 @@ def _fill_in_measured(given: Sequence[int | None], measured: Ints) -> list[int |
 
 def _without_full_disks(checked: Checked, sizes: LogSizes) -> Checked:
     """The same without the partitions that gain a replica on a broker whose disks are too small for all that it would receive."""
-    moves, full = checked.reassignment.moves, {}
-    for broker, needed in of_role(needs_of(moves).bytes_left, "follower").items():
+    copies, full = checked.reassignment.copies, {}
+    for broker, needed in of_role(needs_of(copies).bytes_left, "follower").items():
         free = sizes.usable_bytes.get(broker)
         if needed is not None and free is not None and needed > free:
             full[broker] = (
@@ -199,16 +288,18 @@ def _without_full_disks(checked: Checked, sizes: LogSizes) -> Checked:
             )
     if not full:
         return checked
-    fits = np.ones(len(moves), dtype=np.bool_)
+    fits = np.ones(len(copies), dtype=np.bool_)
     refused = []
-    for row, broker in zip(moves.added.rows.tolist(), moves.added.brokers.tolist(), strict=True):
+    for row, broker in zip(
+        copies.destinations.rows.tolist(), copies.destinations.brokers.tolist(), strict=True
+    ):
         if broker in full and fits[row]:
             fits[row] = False
-            refused.append(NotPlanned(moves.name(row), full[broker]))
+            refused.append(NotPlanned(copies.name(row), full[broker]))
     return require_any(
         replace(
             checked,
-            reassignment=replace(checked.reassignment, moves=moves.take(fits)),
+            reassignment=replace(checked.reassignment, copies=copies.take(fits)),
             not_planned=tuple(sorted([*checked.not_planned, *refused])),
         )
     )
@@ -224,20 +315,33 @@ def _notes(
     yield f"write rates are those of the last {interval_s:,.0f} s unless the request gives them; traffic has peaks"
     for broker, reason in {**sizes.failed, **failed}.items():
         yield f"broker {broker} does not answer: {reason}"
+    yield from _absence_notes(reassignment.copies, failed)
     try:
-        strange = foreign_entries_of(throttle.lists, lists_of(reassignment.moves))
+        strange = foreign_entries_of(throttle.lists, lists_of(reassignment.copies))
     except BadList as error:
         raise BadRequest(f"a throttled replica list on the cluster cannot be read: {error}") from error
     for role, lists in (("leader", strange.leader), ("follower", strange.follower)):
         for topic, text in lists.items():
             yield f"topic {topic} has {role}.replication.throttled.replicas that are not of this plan; they are kept: {text}"
     for key, rate in throttle.rates_bytes_per_s.items():
-        yield f"broker {key.broker} has {key.role}.replication.throttled.rate {rate} already"
+        yield f"broker {key.broker} has {rate_key(key.role)} {rate} already"
     for role, rate in throttle.defaults_bytes_per_s.items():
         yield (
-            f"all brokers have {role}.replication.throttled.rate {rate} by default; the rates of this plan override it, "
+            f"all brokers have {rate_key(role)} {rate} by default; the rates of this plan override it, "
             "and it is kept"
         )
+
+
+def _absence_notes(copies: Copies, failed: Mapping[int, str]) -> Iterator[str]:
+    """What brokers lack that are away: nobody knows how much they have, but each hour adds what is written."""
+    recovering = copies.of_kind(RECOVERY)
+    rates = total_by_broker(recovering.brokers, copies.write_bytes_per_s[recovering.rows])
+    for broker, bytes_per_s in rates.items():
+        if broker in failed and bytes_per_s is not None:
+            yield (
+                f"broker {broker} is counted with empty disks; if it has kept them, it lacks {size(bytes_per_s * _S_PER_HOUR)} for each "
+                "hour that it was away, at the write rates of now"
+            )
 
 
 Chosen = Literal["uniform", "per-broker"]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from policies.throttle.batches import BatchPlan
+from policies.throttle.checked_copies import Reassignment
 from policies.throttle.lists import ThrottledLists, lists_of
-from policies.throttle.moves import Reassignment
 from policies.throttle.needs import ByRole, Needs, needs_of
 from policies.throttle.rates import (
     Load,
@@ -63,14 +63,14 @@ class ThrottlePlan:
 def make_plan(checked: Checked, rule: RateRule, *, batches: BatchPlan | None = None) -> ThrottlePlan:
     """Work out the plan of what can be planned."""
     reassignment = checked.reassignment
-    needs = needs_of(reassignment.moves)
+    needs = needs_of(reassignment.copies, disk_threads=checked.disk_threads)
     loads = loads_of(needs)
     uniform, per_broker = uniform_plan(loads, rule), per_broker_plan(loads, rule)
     return ThrottlePlan(
         reassignment=reassignment,
         not_planned=checked.not_planned,
         rule=rule,
-        lists=lists_of(reassignment.moves),
+        lists=lists_of(reassignment.copies),
         needs=needs,
         loads=loads,
         uniform=uniform,
@@ -91,16 +91,13 @@ def _warnings(
             "only the order changes, and nothing is copied; or the move runs already, and Kafka is adding some of them: then give "
             "in_progress_adding_replicas, or let it be read with --cluster"
         )
-    elif not len(reassignment.moves):
+    elif not len(reassignment.copies):
         yield "no partition gains a replica: nothing is copied, so no throttle is needed"
-    if still and len(reassignment.moves):
+    if still and len(reassignment.copies):
         yield f"no throttle is needed where nothing is copied: {show(still)}"
     if needs.whole_logs_count:
-        one_whole = "is counted with its" if needs.whole_logs_count == 1 else "are counted with their"
-        yield (
-            f"{counted(needs.whole_logs_count, 'new replica')} {one_whole} whole log: "
-            "it is not known what they have already"
-        )
+        copies = "1 copy is" if needs.whole_logs_count == 1 else f"{needs.whole_logs_count} copies are"
+        yield (f"{copies} counted with the whole log: it is not known how much is there already")
     if needs.lacking:
         names = show(f"{lack.partition} ({', '.join(lack.lacks)})" for lack in needs.lacking)
         yield f"some values are unknown, so figures that depend on them are missing: {names}"
@@ -111,17 +108,20 @@ def _warnings(
 
 def answer_of(plan: ThrottlePlan) -> dict[str, Any]:
     """What is printed; keys of maps are broker ids or topics as text, ascending. Equal plans give equal answers, key by key."""
-    needs, moves = plan.needs, plan.reassignment.moves
+    needs, copies = plan.needs, plan.reassignment.copies
     safe = {role: needs.failover_safe_min_bytes_per_s.get(role, 0) for role in needs.min_bytes_per_s}
     return {
         "leader_throttled_replicas": plan.lists.leader,
         "follower_throttled_replicas": plan.lists.follower,
-        "partitions_moving": moves.names(),
+        "partitions_moving": copies.names(),
         "partitions_without_data_movement": plan.reassignment.without_data_movement,
         "leader_bytes_to_send": _by_name(needs.bytes_left, "leader"),
         "follower_bytes_to_receive": _by_name(needs.bytes_left, "follower"),
         "leader_min_bytes_per_s": _by_name(needs.min_bytes_per_s, "leader"),
         "follower_min_bytes_per_s": _by_name(needs.min_bytes_per_s, "follower"),
+        "disk_bytes_to_copy": _by_name(needs.bytes_left, "disk"),
+        "disk_min_bytes_per_s": _by_name(needs.min_bytes_per_s, "disk"),
+        "disk_rate_bytes_per_s": _by_name(plan.per_broker.rates, "disk"),
         "leader_min_write_rate_bytes_per_s": _by_name(needs.write_bytes_per_s, "leader"),
         "failover_safe_leader_min_bytes_per_s": _by_name(safe, "leader"),
         "uniform": _uniform_answer(plan.uniform),
@@ -134,7 +134,7 @@ def answer_of(plan: ThrottlePlan) -> dict[str, Any]:
         "unknown": needs.lacking,
         "not_planned": [each._asdict() for each in plan.not_planned],
         "warnings": plan.warnings,
-        "fingerprint": moves.fingerprint(),
+        "fingerprint": copies.fingerprint(),
     }
 
 
@@ -172,7 +172,7 @@ def _uniform_answer(found: UniformPlan) -> dict[str, Any]:
 def _batches_answer(found: BatchPlan, all_at_once: UniformPlan) -> dict[str, Any]:
     return {
         "batches": [
-            {**_uniform_answer(batch.plan), "partitions": batch.moves.names()} for batch in found.batches
+            {**_uniform_answer(batch.plan), "partitions": batch.copies.names()} for batch in found.batches
         ],
         "total_s": found.total_s,
         "total_at_cap_s": found.total_at_cap_s,
@@ -188,11 +188,12 @@ _LIST_CHARACTERS = 100
 
 def draw(plan: ThrottlePlan) -> str:
     """The plan as several lines, each with a line break at its end."""
-    moving, still = len(plan.reassignment.moves), len(plan.reassignment.without_data_movement)
-    fingerprint = plan.reassignment.moves.fingerprint()
+    moving, still = len(plan.reassignment.copies), len(plan.reassignment.without_data_movement)
+    fingerprint = plan.reassignment.copies.fingerprint()
     left_out = f", {len(plan.not_planned):,} not planned" if plan.not_planned else ""
+    named = "" if fingerprint is None else f"; fingerprint {fingerprint}"
     lines = [
-        f"{moving:,} {'partition moves' if moving == 1 else 'partitions move'}, {still:,} without data movement{left_out}; fingerprint {fingerprint}",
+        f"{counted(moving, 'partition')} {'is' if moving == 1 else 'are'} copied, {still:,} without data movement{left_out}{named}",
         *_draw_lists("leader", plan.lists.leader),
         *_draw_lists("follower", plan.lists.follower),
         *_table(plan),
@@ -236,7 +237,7 @@ def _table(plan: ThrottlePlan) -> Iterator[str]:
         return
     yield ""
     yield (
-        f"{'':<13}{'to move':>10}{'writes':>12}{'minimum':>12}{'failover':>12}"
+        f"{'':<13}{'to copy':>10}{'writes':>12}{'minimum':>12}{'failover':>12}"
         f"{'uniform':>12}{'takes':>13}{'per broker':>12}{'takes':>13}"
     )
     for load in plan.loads:
@@ -281,7 +282,7 @@ def _draw_batches(plan: ThrottlePlan) -> Iterator[str]:
         return
     yield ""
     for number, batch in enumerate(plan.batches.batches, 1):
-        names = batch.moves.names()
+        names = batch.copies.names()
         some = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004
         yield (
             f"batch {number}: minimum {rate(batch.plan.min_bytes_per_s)}, rate {rate(batch.plan.rate_bytes_per_s)}, "

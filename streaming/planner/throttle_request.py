@@ -6,15 +6,15 @@ be read, is a ``BadRequest``. Reads no file and no cluster.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec import Meta
 
-from policies.throttle.moves import BadMove, MoveColumns, Reassignment, read_moves
+from policies.throttle.checked_copies import BadCopy, CopyColumns, Reassignment, read_copies
 from streaming.contract.messages import SHOWN_CHARACTERS
 
 _NOT_KAFKAS = ("current_replicas", "target_replicas", "leader")
@@ -34,7 +34,8 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     replicas: list[int] | None = None
     """Kafka's word for target_replicas."""
     log_dirs: list[str] | None = None
-    """Part of Kafka's file, not used; moves between directories of a broker have a throttle of their own and are not planned."""
+    """By replica, the directory in which it shall be; ``any``: wherever. With a cluster, a replica that its broker has in another
+    directory is moved between disks."""
     target_replicas: list[int] | None = None
     current_replicas: list[int] | None = None
     in_progress_adding_replicas: list[int] | None = None
@@ -55,6 +56,10 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     @property
     def problem(self) -> str | None:
         """Why it makes no sense by itself: a number is none, or the target is given twice or not at all."""
+        if self.log_dirs is not None and len(self.log_dirs) != len(
+            self.replicas or self.target_replicas or ()
+        ):
+            return f"log_dirs has {len(self.log_dirs)} directories; give one for each replica, or any"
         if (self.replicas is None) == (self.target_replicas is None):
             what = "neither" if self.replicas is None else "both"
             return f"has {what} of target_replicas and replicas; give one of them"
@@ -111,13 +116,15 @@ class Checked:
     """Partitions that gain no replica unless they move already, which the request does not say."""
     notes: tuple[str, ...] = ()
     """What a person should know about where the numbers come from."""
+    disk_threads: Mapping[int, int] = field(default_factory=dict)
+    """Replicas that a broker moves between its disks at once, as far as it is known."""
 
 
 def checked_request(request: ThrottleRequest) -> Checked:
     """The request checked and sorted, all of it from the file. Raises ``BadRequest`` if none of it can be planned."""
     rows, refused = sift(request.partitions, _lack_of)
     found = check(
-        MoveColumns(
+        CopyColumns(
             topics=[row.topic for row in rows],
             partitions=[row.partition for row in rows],
             current=[row.current_replicas or () for row in rows],
@@ -166,22 +173,22 @@ def sift(
     return good, refused
 
 
-def check(columns: MoveColumns, refused: Iterable[NotPlanned] = ()) -> Checked:
-    """``read_moves`` for a plan, in which every partition needs a leader. One that cannot be planned keeps no other from it.
+def check(columns: CopyColumns, refused: Iterable[NotPlanned] = ()) -> Checked:
+    """``read_copies`` for a plan, in which every partition needs a leader. One that cannot be planned keeps no other from it.
 
     ``refused`` are left out already. Raises ``BadRequest`` if nothing is left.
     """
     left_out = set(refused)
     try:
-        found = read_moves(columns)
-    except BadMove:
+        found = read_copies(columns)
+    except BadCopy:
         good, bad = _part_bad(columns)
         left_out |= bad
-        found = read_moves(columns.take(good))
-    is_led = found.moves.is_led()
-    left_out |= {NotPlanned(found.moves.name(row), _NO_LEADER) for row in np.flatnonzero(~is_led).tolist()}
+        found = read_copies(columns.take(good))
+    is_led = found.copies.is_led()
+    left_out |= {NotPlanned(found.copies.name(row), _NO_LEADER) for row in np.flatnonzero(~is_led).tolist()}
     checked = Checked(
-        reassignment=replace(found, moves=found.moves.take(is_led)), not_planned=tuple(sorted(left_out))
+        reassignment=replace(found, copies=found.copies.take(is_led)), not_planned=tuple(sorted(left_out))
     )
     return require_any(checked)
 
@@ -189,7 +196,7 @@ def check(columns: MoveColumns, refused: Iterable[NotPlanned] = ()) -> Checked:
 def require_any(checked: Checked) -> Checked:
     """The same. Raises ``BadRequest`` if partitions are left out and none is planned."""
     found = checked.reassignment
-    if checked.not_planned and not (len(found.moves) or found.without_data_movement):
+    if checked.not_planned and not (len(found.copies) or found.without_data_movement):
         raise _refusal_of(checked.not_planned)
     return checked
 
@@ -200,8 +207,8 @@ def _refusal_of(refused: Iterable[NotPlanned]) -> BadRequest:
     )
 
 
-def _part_bad(columns: MoveColumns) -> tuple[list[int], set[NotPlanned]]:
-    """The places of the partitions that ``read_moves`` takes, and the others with the reason."""
+def _part_bad(columns: CopyColumns) -> tuple[list[int], set[NotPlanned]]:
+    """The places of the partitions that ``read_copies`` takes, and the others with the reason."""
     names = [
         f"{topic}-{partition}" for topic, partition in zip(columns.topics, columns.partitions, strict=True)
     ]
@@ -214,11 +221,11 @@ def _part_bad(columns: MoveColumns) -> tuple[list[int], set[NotPlanned]]:
     return good, {NotPlanned(names[place], reason) for place, reason in problems.items()}
 
 
-def _find_bad(columns: MoveColumns, places: Sequence[int]) -> dict[int, str]:
-    """The places that ``read_moves`` refuses, with the reason; halves are halved again until the bad ones are alone."""
+def _find_bad(columns: CopyColumns, places: Sequence[int]) -> dict[int, str]:
+    """The places that ``read_copies`` refuses, with the reason; halves are halved again until the bad ones are alone."""
     try:
-        read_moves(columns.take(places))
-    except BadMove as error:
+        read_copies(columns.take(places))
+    except BadCopy as error:
         if len(places) == 1:
             place = places[0]
             return {place: str(error).removeprefix(f"{columns.topics[place]}-{columns.partitions[place]}: ")}

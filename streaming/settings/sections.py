@@ -14,7 +14,7 @@ from annotated_types import Ge, Gt, Le, MinLen, Predicate
 from pydantic import ConfigDict, Field
 
 from policies.bounds import Count, NotNegative, Positive, check_bounds
-from policies.throttle.moves import TOPIC_PATTERN
+from policies.throttle.checked_copies import TOPIC_PATTERN
 from state.guard_settings import Approval
 from state.settings import KafkaSettings, Mode, PulsarSettings
 from streaming.settings.targets import (

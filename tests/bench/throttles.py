@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 
 from policies.throttle.batches import batches_of
+from policies.throttle.checked_copies import CopyColumns, read_copies
+from policies.throttle.copies import UNKNOWN, Copies
 from policies.throttle.lists import lists_of
-from policies.throttle.moves import UNKNOWN, MoveColumns, Moves, read_moves
 from policies.throttle.needs import needs_of
 from policies.throttle.pacing import decide
 from policies.throttle.pacing_round import PacingMemory, PacingSnapshot
@@ -26,7 +27,7 @@ from state.events import (
     Tick,
 )
 from state.store import DictStore
-from streaming.contract.kafka import Move, ReassignmentData, moves_report
+from streaming.contract.kafka import Move, ReassignmentData, copies_report
 from streaming.planner.throttle_plan import answer_of, make_plan
 from streaming.planner.throttle_request import checked_request, read_request
 from streaming.settings import ClusterSettingsSource, Settings
@@ -45,25 +46,25 @@ def measure_throttles(*, quick: bool) -> Section:
     times = 1 if quick else 5
     plans = {count: best_cpu_s(partial(_plan, _columns(count)), times=times) for count in (_SMALL, _LARGE)}
     columns = _columns(_LARGE)
-    moves = read_moves(columns).moves
+    copies = read_copies(columns).copies
     text = _request(columns)
     request = read_request(text)
     plan = make_plan(checked_request(request), RateRule())
     answer = msgspec.to_builtins(answer_of(plan))
-    memory = _first_round(moves)
+    memory = _first_round(copies)
     rows = [
         Row(f"plan, {_LARGE:,} partitions", plans[_LARGE], "s", at_most=_LIMIT_S),
         Row(f"plan, {_SMALL:,} partitions", plans[_SMALL], "s"),
         Row(f"plan: {_LARGE:,} ÷ {_SMALL:,}", plans[_LARGE] / plans[_SMALL], "x"),
         Row(
             f"a round of pacing in which nothing changes, {_LARGE:,} partitions",
-            best_cpu_s(lambda: _round(moves, memory), times=times),
+            best_cpu_s(lambda: _round(copies, memory), times=times),
             "s",
             at_most=_LIMIT_S,
         ),
         Row(
             f"{_BATCHES_COUNT} batches of {_LARGE:,} partitions",
-            best_cpu_s(lambda: batches_of(moves, RateRule(), count=_BATCHES_COUNT), times=1),
+            best_cpu_s(lambda: batches_of(copies, RateRule(), count=_BATCHES_COUNT), times=1),
             "s",
         ),
         Row(
@@ -88,12 +89,12 @@ def measure_throttles(*, quick: bool) -> Section:
     )
 
 
-def _columns(count: int) -> MoveColumns:
+def _columns(count: int) -> CopyColumns:
     draw = np.random.default_rng(1)
     # three different brokers and a fourth as destination: a random start and steps that do not meet
     first = draw.integers(0, _BROKERS_COUNT, count)
     brokers = (first[:, None] + np.array([0, 7, 19, 53])) % _BROKERS_COUNT
-    return MoveColumns(
+    return CopyColumns(
         topics=[f"topic-{row // _PARTITIONS_OF_A_TOPIC}" for row in range(count)],
         partitions=[row % _PARTITIONS_OF_A_TOPIC for row in range(count)],
         current=brokers[:, :3].tolist(),
@@ -105,30 +106,30 @@ def _columns(count: int) -> MoveColumns:
     )
 
 
-def _plan(columns: MoveColumns) -> None:
-    moves = read_moves(columns).moves
-    assert lists_of(moves).leader, "nothing moves: it measures too little"
-    loads = loads_of(needs_of(moves))
+def _plan(columns: CopyColumns) -> None:
+    copies = read_copies(columns).copies
+    assert lists_of(copies).leader, "nothing moves: it measures too little"
+    loads = loads_of(needs_of(copies))
     uniform_plan(loads, RateRule())
     per_broker_plan(loads, RateRule())
-    moves.fingerprint()
+    copies.fingerprint()
 
 
-def _first_round(moves: Moves) -> PacingMemory:
+def _first_round(copies: Copies) -> PacingMemory:
     decision, memory, _ = decide(
-        PacingSnapshot(now_ms=_ROUND_MS, moves=moves), PacingMemory(), ThrottleSettings()
+        PacingSnapshot(now_ms=_ROUND_MS, copies=copies), PacingMemory(), ThrottleSettings()
     )
     assert decision is not None
     return memory
 
 
-def _round(moves: Moves, memory: PacingMemory) -> None:
-    snapshot = PacingSnapshot(now_ms=2 * _ROUND_MS, moves=moves, lists=memory.added)
+def _round(copies: Copies, memory: PacingMemory) -> None:
+    snapshot = PacingSnapshot(now_ms=2 * _ROUND_MS, copies=copies, lists=memory.added)
     decision, _, explanation = decide(snapshot, memory, ThrottleSettings())
     assert (decision, explanation.outcome) == (None, "unchanged")
 
 
-def _request(columns: MoveColumns) -> bytes:
+def _request(columns: CopyColumns) -> bytes:
     names = {
         "topic": columns.topics,
         "partition": columns.partitions,
@@ -185,17 +186,17 @@ def _events(brokers_count: int, count: int, number: int) -> Iterator[Event]:
     writes = draw.integers(0, 10**6, count).tolist()
     time_ms = number * _ROUND_MS + _ROUND_MS // 2
     names = [(f"topic-{row // _PARTITIONS_OF_A_TOPIC}", row % _PARTITIONS_OF_A_TOPIC) for row in range(count)]
-    moves = [
+    copies = [
         Move(topic, partition, four, four[0], four[3:], four[:1], four[:3])
         for (topic, partition), four in zip(names, brokers, strict=True)
     ]
-    yield Reassignment(id=str(number), time_ms=time_ms, report=moves_report(ReassignmentData(moves)))
-    logs: list[list[tuple[str, int, int, int]]] = [[] for _ in range(brokers_count)]
+    yield Reassignment(id=str(number), time_ms=time_ms, report=copies_report(ReassignmentData(copies)))
+    logs: list[list[tuple[str, int, int, int, int, int]]] = [[] for _ in range(brokers_count)]
     for (topic, partition), four, rate in zip(names, brokers, writes, strict=True):
         size = 10**10 + rate * number * _ROUND_MS // 1000
         for broker in four[:3]:
-            logs[broker].append((topic, partition, size, UNKNOWN))
-        logs[four[3]].append((topic, partition, number * 10**6, UNKNOWN))
+            logs[broker].append((topic, partition, size, UNKNOWN, UNKNOWN, UNKNOWN))
+        logs[four[3]].append((topic, partition, number * 10**6, UNKNOWN, UNKNOWN, UNKNOWN))
     for broker, replicas in enumerate(logs):
         table = PartitionTable.of_rows(*zip(*replicas, strict=True))
         yield KafkaLoadReport(

@@ -71,15 +71,20 @@ def test_a_day_shows_a_whole_number_of_what_was_counted(
 
 
 MOVES_TARGET = 'job="trimtab",instance="127.0.0.1:9464"'
-BOARD = "trimtab / Reassignments"
+BOARD = "trimtab / Copies"
 OF_CLUSTER = f'{{{MOVES_TARGET},cluster="logs"}}'
 AT_101 = f'{{{MOVES_TARGET},cluster="logs",broker="101",role="leader"}}'
 AT_104 = f'{{{MOVES_TARGET},cluster="logs",broker="104",role="follower"}}'
+OF_KIND = f'{{{MOVES_TARGET},cluster="logs",kind="recovery"}}'
+AT_DISK = f'{{{MOVES_TARGET},cluster="logs",broker="104",role="disk"}}'
 MOVING = {
-    f"trimtab_reassignment_left_bytes{OF_CLUSTER}": "0x10 72000-1000x20",
-    f"trimtab_reassignment_eta_seconds{OF_CLUSTER}": "0x10 720-10x20",
-    f"trimtab_reassignment_late{OF_CLUSTER}": "0x10 1x20",
-    f"trimtab_reassignment_broken{OF_CLUSTER}": "0x10 2x20",
+    f"trimtab_copies{OF_KIND}": "0x10 3x20",
+    f"trimtab_throttle_rate_bytes_per_second{AT_DISK}": "_x11 900x20",
+    f"trimtab_throttle_minimum_bytes_per_second{AT_DISK}": "_x11 300x20",
+    f"trimtab_copies_left_bytes{OF_CLUSTER}": "0x10 72000-1000x20",
+    f"trimtab_copies_eta_seconds{OF_CLUSTER}": "0x10 720-10x20",
+    f"trimtab_copies_late{OF_CLUSTER}": "0x10 1x20",
+    f"trimtab_copies_broken{OF_CLUSTER}": "0x10 2x20",
     f"trimtab_throttle_feasible{OF_CLUSTER}": "1x10 0x20",
     f"trimtab_throttle_changed{OF_CLUSTER}": "0x15 2x20",
     f"trimtab_throttle_failures{OF_CLUSTER}": "0x15 1x20",
@@ -87,14 +92,15 @@ MOVING = {
     f"trimtab_throttle_rate_bytes_per_second{AT_104}": "_x11 2600x20",
     f"trimtab_throttle_minimum_bytes_per_second{AT_101}": "_x11 2600x20",
     f"trimtab_throttle_minimum_bytes_per_second{AT_104}": "_x11 1300x20",
-    f"trimtab_reassignment_bottleneck{AT_104}": "_x11 1x20",
+    f"trimtab_copies_bottleneck{AT_104}": "_x11 1x20",
 }
 """Nothing moves for ten minutes; then 72 kB do, of which a kilobyte a minute arrives."""
 STILL = {
-    f"trimtab_reassignment_left_bytes{OF_CLUSTER}": "5000x10 0x20",
-    f"trimtab_reassignment_eta_seconds{OF_CLUSTER}": "50x10 0x20",
-    f"trimtab_reassignment_late{OF_CLUSTER}": "0x30",
-    f"trimtab_reassignment_broken{OF_CLUSTER}": "0x30",
+    f"trimtab_copies{OF_KIND}": "3x10 0x20",
+    f"trimtab_copies_left_bytes{OF_CLUSTER}": "5000x10 0x20",
+    f"trimtab_copies_eta_seconds{OF_CLUSTER}": "50x10 0x20",
+    f"trimtab_copies_late{OF_CLUSTER}": "0x30",
+    f"trimtab_copies_broken{OF_CLUSTER}": "0x30",
     f"trimtab_throttle_changed{OF_CLUSTER}": "0x30",
     f"trimtab_throttle_failures{OF_CLUSTER}": "0x30",
 }
@@ -111,17 +117,23 @@ Answers = dict[str, dict[str, float]]
 WHILE_MOVING: dict[str, list[dict[str, float]]] = {
     "Left": [{'{cluster="logs"}': 63_000}],
     "Done in": [{'{cluster="logs"}': 630}],
-    "Moves for": [{'{cluster="logs"}': 600}],
+    "Copies for": [{'{cluster="logs"}': 600}],
     "Last to finish": [{'{cluster="logs",broker="104",role="follower"}': 1}],
     "Never end": [{"{}": 1}],
     "Late": [{"{}": 1}],
     "Broken": [{"{}": 2}],
+    "Copies by kind": [{'{cluster="logs",kind="recovery"}': 3}],
     "Bytes left": [{'{cluster="logs"}': 63_000}],
     "ETA against elapsed": [{'{cluster="logs"}': 630}, {'{cluster="logs"}': 600}],
     "Sources": [{'{cluster="logs",broker="101"}': 2600}, {'{cluster="logs",broker="101"}': 2600}],
     "Destinations": [{'{cluster="logs",broker="104"}': 2600}, {'{cluster="logs",broker="104"}': 1300}],
+    "Disks": [{'{cluster="logs",broker="104"}': 900}, {'{cluster="logs",broker="104"}': 300}],
     "Rate to minimum": [
-        {'{cluster="logs",broker="101",role="leader"}': 1, '{cluster="logs",broker="104",role="follower"}': 2}
+        {
+            '{cluster="logs",broker="101",role="leader"}': 1,
+            '{cluster="logs",broker="104",role="follower"}': 2,
+            '{cluster="logs",broker="104",role="disk"}': 3,
+        }
     ],
     "Feasible and late": [{'{cluster="logs"}': 0}, {'{cluster="logs"}': 1}],
     "Throttles": [{}],
@@ -132,8 +144,9 @@ ONCE_STILL: dict[str, list[dict[str, float]]] = {
     **{panel: [{} for _ in answers] for panel, answers in WHILE_MOVING.items()},
     "Left": [{'{cluster="logs"}': 0}],
     "Done in": [{'{cluster="logs"}': 0}],
-    "Moves for": [{'{cluster="logs"}': 0}],
+    "Copies for": [{'{cluster="logs"}': 0}],
     "Last to finish": [{'{role="none"}': 0}],
+    "Copies by kind": [{'{cluster="logs",kind="recovery"}': 0}],
     "Bytes left": [{'{cluster="logs"}': 0}],
     "Never end": [{"{}": 0}],
     "Late": [{"{}": 0}],
@@ -167,8 +180,8 @@ def test_every_panel_shows_what_is_the_case(
 
 def test_what_is_unknown_counts_as_moving_and_never_as_nothing(tmp_path: Path):
     unknown = {
-        f"trimtab_reassignment_left_bytes{OF_CLUSTER}": "0x10 " + " ".join(["NaN"] * 20),
-        f"trimtab_reassignment_eta_seconds{OF_CLUSTER}": "0x10 600x20",
+        f"trimtab_copies_left_bytes{OF_CLUSTER}": "0x10 " + " ".join(["NaN"] * 20),
+        f"trimtab_copies_eta_seconds{OF_CLUSTER}": "0x10 600x20",
     }
     expected = [(asked.filled(), {'{cluster="logs"}': 600.0}) for asked in asked_by("Done in")]
     check(tmp_path, unknown, expected, at="20m")
@@ -176,8 +189,8 @@ def test_what_is_unknown_counts_as_moving_and_never_as_nothing(tmp_path: Path):
 
 @pytest.mark.parametrize("left", ["72000-1000x20", "NaN " + " ".join(["NaN"] * 20)], ids=["known", "unknown"])
 def test_a_move_that_nobody_saw_begin_is_not_shown_as_none(tmp_path: Path, left: str):
-    moving = {f"trimtab_reassignment_left_bytes{OF_CLUSTER}": left}
-    (elapsed,) = (asked.filled() for asked in asked_by("Moves for"))
+    moving = {f"trimtab_copies_left_bytes{OF_CLUSTER}": left}
+    (elapsed,) = (asked.filled() for asked in asked_by("Copies for"))
     nan = f"count by (cluster) (({elapsed}) != ({elapsed}))"
     check(tmp_path, moving, [(nan, {'{cluster="logs"}': 1})], at="20m")
 
@@ -188,13 +201,13 @@ def test_without_a_kafka_cluster_only_the_panels_that_count_something_answer(tmp
         f"{BOARD}: Late": {"{}": 0},
         f"{BOARD}: Broken": {"{}": 0},
         f"{BOARD}: Last to finish": {'{role="none"}': 0},
-        "trimtab / Overview: Late moves": {"{}": 0},
+        "trimtab / Overview: Late copies": {"{}": 0},
         "trimtab / Overview: Failing": {"{}": 0},
     }
     asked = [*asked_by_dashboards(), *asked_by_rules()]
     silent = [each for each in asked if each.where in KAFKA_ONLY]
     assert {each.where for each in silent} == KAFKA_ONLY
-    about = {each.where for each in asked if "reassignment_" in each.expr or "throttle" in each.expr}
+    about = {each.where for each in asked if "trimtab_copies" in each.expr or "throttle" in each.expr}
     assert about == (KAFKA_ONLY | counted.keys()) - {"trimtab / Overview: Failing"}
     expected = [
         (each.filled(interval="5m"), counted.get(each.where, {})) for each in asked if each.where in about

@@ -12,9 +12,10 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from streaming.kafka import cluster
 from streaming.kafka.client import ClusterError
-from streaming.kafka.cluster import KafkaCluster, Throttle, changes_of
+from streaming.kafka.cluster import KafkaCluster
 from streaming.kafka.link import input_link, output_link
 from streaming.kafka.publisher import KafkaPublisher
+from streaming.kafka.throttles import Throttle, changes_of
 from streaming.process.exits import REFUSED
 from streaming.settings import TopicNames, load
 from streaming.transport.errors import PublishError

@@ -14,7 +14,8 @@ import pytest
 from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
-from streaming.kafka.cluster import KafkaCluster, Throttle, changes_of
+from streaming.kafka.cluster import KafkaCluster
+from streaming.kafka.throttles import Throttle, changes_of
 from streaming.settings import KafkaTarget, load
 from tests.streaming.http_broker import Answer, Asked, http_brokers
 from tests.support.moving import CLUSTER, Moving, pipeline, planned

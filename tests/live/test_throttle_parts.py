@@ -28,9 +28,10 @@ from streaming.executor.memory import Memory
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Done, Held, Skip, ThrottleAction
 from streaming.kafka.client import ClusterError, Unanswered
-from streaming.kafka.cluster import Change, KafkaCluster, Throttle, changes_of, cluster_of, list_key, rate_key
+from streaming.kafka.cluster import KafkaCluster, cluster_of
 from streaming.kafka.link import KafkaLink
 from streaming.kafka.side import KafkaEvents
+from streaming.kafka.throttles import Change, Throttle, changes_of, list_key, rate_key
 from streaming.process.exits import REFUSED, WRONG_USE
 from streaming.settings import KafkaTarget, load
 from streaming.transport.errors import Taken
@@ -150,9 +151,9 @@ def test_a_sweep_reports_what_moves_and_who_is_down(
     moving.begin({0: (1, 3)})
     found = swept(brokers, tmp_path)
     (moves,) = (each.report for each in found if isinstance(each, Reassignment))
-    move = moves.moves
+    move = moves.copies
     assert move.names() == [f"{moving.topic}-0"]
-    assert [each.brokers.tolist() for each in (move.sources, move.added, move.target)] == [
+    assert [each.brokers.tolist() for each in (move.sources, move.destinations, move.target)] == [
         [1, 2],
         [3],
         [1, 3],

@@ -12,7 +12,8 @@ from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists, without
 from policies.throttle.rates import BrokerRole
 from streaming.kafka.client import ClusterError
-from streaming.kafka.cluster import Change, KafkaCluster, Throttle, changes_of
+from streaming.kafka.cluster import KafkaCluster
+from streaming.kafka.throttles import Change, Throttle, changes_of
 from tests.support.processes import command
 
 pytestmark = pytest.mark.live

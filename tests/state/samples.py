@@ -30,6 +30,7 @@ from state.events import (
 )
 from state.facts import Facts, Isolation
 from state.kafka.memory import (
+    Absence,
     Asked,
     KafkaMemory,
     PartitionTable,
@@ -63,7 +64,7 @@ from state.pulsar.codec import (
 )
 from state.pulsar.memory import Fleet, Gathered, WaitingReport, WaitingTopics
 from state.report_buffer import Entry, decode_batch, encode_batch
-from tests.state.kafka.reporting import MoveRow, Replica, moves_report, replica_table
+from tests.state.kafka.reporting import MoveRow, Replica, copies_report, replica_table
 from tests.state.traces import load, statistics
 
 BUNDLES = {"t/ü/0x0_0x1": 1.5, "t/n/0x1_0x2": None, "t/n/0x2_0x3": 0.0}
@@ -247,6 +248,7 @@ def kafka_memory() -> KafkaMemory:
             bottleneck=BrokerRole("leader", 1),
         ),
         inflow=Inflow(at_ms=1_600, present_bytes={BrokerRole("follower", 3): 7}, largest_bytes_per_s=6),
+        recovers=True,
         first_rate_bytes_per_s=1500,
     )
     return KafkaMemory(
@@ -266,6 +268,8 @@ def kafka_memory() -> KafkaMemory:
         tells_lists=True,
         silent_rounds={4: 2},
         is_late=True,
+        absences={3: Absence(10_000, 60_000, is_large=True)},
+        knows_live=True,
     )
 
 
@@ -301,7 +305,7 @@ def waiting_moves() -> Reassignment:
     return Reassignment(
         5,
         "m",
-        moves_report(
+        copies_report(
             row, lists=ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"}), live_brokers=(1, 2)
         ),
     )

@@ -8,7 +8,7 @@ import pytest
 from state import memory
 from state.events import ActionResult, BrokerLogs, Coordinates, Event, KafkaLoadReport, Reassignment
 from state.systems import shown_by, wrong_system
-from tests.state.kafka.reporting import MoveRow, Replica, moves_report, replica_table
+from tests.state.kafka.reporting import MoveRow, Replica, copies_report, replica_table
 from tests.state.traces import facts, load, overlay, pause, result, run, settings_of, statistics, sweep, tick
 
 EAGER = {"high_hit_count": 1, "min_unload_messages_per_s": 1.0}
@@ -191,7 +191,7 @@ def test_what_is_refused_moves_neither_the_clock_nor_the_round(monkeypatch: pyte
 
 
 KAFKA = Reassignment(
-    id="m", time_ms=65_000, report=moves_report(MoveRow("t", 0, (1, 2), (2,), (1,), 1, (1,)))
+    id="m", time_ms=65_000, report=copies_report(MoveRow("t", 0, (1, 2), (2,), (1,), 1, (1,)))
 )
 
 

@@ -18,7 +18,7 @@ from state.settings import RoundSettings
 from state.store import DictStore
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
-from tests.state.kafka.reporting import MoveRow, moves_report
+from tests.state.kafka.reporting import MoveRow, copies_report
 from tests.state.traces import CLUSTER, facts, load, pause, result, tick
 
 ROUNDS = [RoundSettings(length_s=60.0, lateness_s=15.0), RoundSettings(length_s=10.0, lateness_s=5.0)]
@@ -34,7 +34,7 @@ SETTINGS = ClusterSettingsSource(
 
 
 def moves(time_s: float) -> Reassignment:
-    report = moves_report(MoveRow("t", 0, (1, 2), (2,), (1,), 1, (1,)))
+    report = copies_report(MoveRow("t", 0, (1, 2), (2,), (1,), 1, (1,)))
     return Reassignment(id="m", time_ms=round(1000 * time_s), report=report)
 
 

@@ -43,7 +43,7 @@ from state.settings import SettingsSource
 from state.store import DictStore, Store, StoredKey
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
-from tests.state.kafka.reporting import MoveRow, Replica, moves_report, replica_table
+from tests.state.kafka.reporting import MoveRow, Replica, copies_report, replica_table
 
 CLUSTER = "east-1"
 LATENESS_S = 5
@@ -382,7 +382,7 @@ def kafka_round(number: int, *topics: str) -> Iterator[Event]:
     """A round in which a partition of each topic moves from brokers 1 and 2 to 3, and its log grows."""
     time_ms = 10_000 * number + 5000
     rows = [MoveRow(topic, 0, (1, 2, 3), (3,), (1,), 1, (1, 2)) for topic in topics]
-    yield Reassignment(id=f"m{number}", time_ms=time_ms, report=moves_report(*rows))
+    yield Reassignment(id=f"m{number}", time_ms=time_ms, report=copies_report(*rows))
     for broker in (1, 2, 3):
         size = 1000 * (number + 1000) if broker < 3 else 10 * number
         logs = BrokerLogs(broker, replica_table(*(Replica(topic, 0, size, size) for topic in topics)))

@@ -240,10 +240,10 @@ def page_of(*seen: ThrottleSummary) -> Page:
 
 def test_a_running_move_shows_what_is_left_and_the_rate_and_minimum_of_each_role():
     found = page_of(MOVING)
-    assert found.of("reassignment_left_bytes") == {("kafka-1",): 72_000}
+    assert found.of("copies_left_bytes") == {("kafka-1",): 72_000}
     assert found.of("throttle_feasible") == {("kafka-1",): 0}
-    assert found.of("reassignment_late") == {("kafka-1",): 1}
-    assert found.of("reassignment_broken") == {("kafka-1",): 0}
+    assert found.of("copies_late") == {("kafka-1",): 1}
+    assert found.of("copies_broken") == {("kafka-1",): 0}
     assert found.of("throttle_rate_bytes_per_second") == {
         ("101", "kafka-1", "leader"): 30,
         ("104", "kafka-1", "follower"): 40,
@@ -251,7 +251,7 @@ def test_a_running_move_shows_what_is_left_and_the_rate_and_minimum_of_each_role
     minimums = found.of("throttle_minimum_bytes_per_second")
     assert minimums["101", "kafka-1", "leader"] == 26
     assert math.isnan(minimums["104", "kafka-1", "follower"])
-    assert math.isnan(found.of("reassignment_eta_seconds")[("kafka-1",)])
+    assert math.isnan(found.of("copies_eta_seconds")[("kafka-1",)])
     assert found.of("actions_published_total")["kafka-1", "false", "throttle"] == 1
 
 
@@ -259,8 +259,8 @@ def test_brokers_are_named_only_while_something_moves():
     found = page_of(MOVING, DONE)
     assert found.of("throttle_rate_bytes_per_second") == {}
     assert found.of("throttle_minimum_bytes_per_second") == {}
-    assert found.of("reassignment_left_bytes") == {("kafka-1",): 0}
-    assert found.of("reassignment_eta_seconds") == {("kafka-1",): 0}
+    assert found.of("copies_left_bytes") == {("kafka-1",): 0}
+    assert found.of("copies_eta_seconds") == {("kafka-1",): 0}
 
 
 def test_what_others_changed_and_what_was_not_carried_out_is_counted_and_over_when_it_is_over():
@@ -285,9 +285,9 @@ def test_the_bottleneck_is_one_role_and_none_once_it_is_unknown():
     source, target = (
         msgspec.structs.replace(MOVING, bottleneck=role) for role in ("leader:101", "follower:104")
     )
-    assert page_of(target).of("reassignment_bottleneck") == {("104", "kafka-1", "follower"): 1}
-    assert page_of(target, source).of("reassignment_bottleneck") == {("101", "kafka-1", "leader"): 1}
-    assert page_of(target, MOVING).of("reassignment_bottleneck") == {}
+    assert page_of(target).of("copies_bottleneck") == {("104", "kafka-1", "follower"): 1}
+    assert page_of(target, source).of("copies_bottleneck") == {("101", "kafka-1", "leader"): 1}
+    assert page_of(target, MOVING).of("copies_bottleneck") == {}
 
 
 @pytest.mark.parametrize("name", ["examined_total", "candidates_total"])

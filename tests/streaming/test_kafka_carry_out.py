@@ -6,16 +6,19 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 from kafka.admin import ConfigResourceType
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
+from policies.throttle.roles import ROLES
 from streaming.executor.kafka import ThrottleExecutor
 from streaming.executor.memory import Remembered, SetRate
-from streaming.executor.orders import Done, Held, Skip, ThrottleAction
+from streaming.executor.orders import Done, Held, Skip, ThrottleAction, ThrottlePrecondition
 from streaming.kafka.client import ClusterError
-from streaming.kafka.cluster import Change, KafkaCluster, Throttle, ThrottlesFound, rate_key
+from streaming.kafka.cluster import KafkaCluster, LogSizes, PartitionState
+from streaming.kafka.throttles import Change, Throttle, ThrottlesFound, rate_key
 from streaming.transport.errors import Taken
 from tests.streaming.throttle_actions import F3, L1, action
 
@@ -115,12 +118,19 @@ class Cluster:
         self.lists: dict[str, dict[str, str]] = {"leader": {}, "follower": {}}
         self.rates: dict[BrokerRole, int] = {}
         self.unreadable: set[int] = set()
+        self.in_sync: tuple[int, ...] = (1, 2, 3)
+        self.moves_between_disks = False
 
     def brokers(self) -> dict[int, str]:
         return dict.fromkeys(self.alive, "host")
 
-    def partitions(self, topics: Iterable[str]) -> dict[tuple[str, int], object]:
-        return {(topic, 0): object() for topic in topics}
+    def partitions(self, topics: Iterable[str]) -> dict[tuple[str, int], PartitionState]:
+        state = PartitionState(replicas=(1, 2, 3), leader=1, in_sync=self.in_sync)
+        return {(topic, 0): state for topic in topics}
+
+    def log_sizes(self, _: object, brokers: Iterable[int]) -> LogSizes:
+        lags = {("t", 0): dict.fromkeys(brokers, 7)} if self.moves_between_disks else {}
+        return LogSizes(sizes_bytes={}, usable_bytes={}, failed={}, disk_lags=lags)
 
     def reassignments(self) -> dict[tuple[str, int], object]:
         return {}
@@ -138,7 +148,7 @@ class Cluster:
 
     def apply(self, changes: Iterable[Change]) -> None:
         for change in changes:
-            role = "leader" if change.key.startswith("leader") else "follower"
+            role = next(name for name in ROLES if change.key in (rate_key(name), f"{name}.{_REPLICAS}"))
             if change.kind is ConfigResourceType.TOPIC:
                 self.lists[role] = {change.name: change.value} if change.value else {}
                 continue
@@ -150,6 +160,7 @@ class Cluster:
                 self.rates[key] = int(change.value)
 
 
+_REPLICAS = "replication.throttled.replicas"
 FIRST = action(
     add_leader_throttled_replicas={"t": "0:1"},
     add_follower_throttled_replicas={"t": "0:3"},
@@ -194,6 +205,43 @@ def test_a_rate_of_ours_on_a_broker_that_is_down_is_taken_off_once_it_is_back():
     cluster.alive.add(3)
     assert executor.sweep(cast("KafkaCluster", cluster), lambda: None)
     assert (cluster.rates, memory.remembered.is_empty) == ({}, True)
+
+
+def test_a_follower_on_its_lists_that_is_out_of_sync_keeps_the_throttle_and_one_in_sync_does_not():
+    cluster, memory = Cluster(1, 2, 3), Memory()
+    cluster.in_sync = (1, 2)
+    running = msgspec.structs.replace(FIRST, precondition=ThrottlePrecondition(reassignments="running"))
+    assert carry_down(cluster, memory, running) == Done(outcome="succeeded")
+    executor = ThrottleExecutor(memory)
+    assert executor.sweep(cast("KafkaCluster", cluster), lambda: None) == []
+    cluster.in_sync = (1, 2, 3)
+    assert executor.sweep(cast("KafkaCluster", cluster), lambda: None)
+    assert (cluster.lists, cluster.rates, memory.remembered.is_empty) == (
+        {"leader": {}, "follower": {}},
+        {},
+        True,
+    )
+
+
+def test_an_action_for_a_recovery_that_is_over_is_skipped():
+    running = msgspec.structs.replace(FIRST, precondition=ThrottlePrecondition(reassignments="running"))
+    done = ThrottleExecutor(Memory()).carry_out(cast("KafkaCluster", Cluster(1, 2, 3)), running, lambda: None)
+    assert isinstance(done, Skip)
+    assert done.reason == "not-moving"
+
+
+def test_the_rate_of_disks_is_set_while_they_copy_and_what_was_there_comes_back():
+    cluster, memory, disk = Cluster(1, 2, 3), Memory(), BrokerRole("disk", 2)
+    cluster.rates[disk], cluster.moves_between_disks = 5, True
+    assert carry_down(cluster, memory, action("running", disk_rate_bytes_per_s={2: 9})) == Done(
+        outcome="succeeded"
+    )
+    assert cluster.rates == {disk: 9}
+    executor = ThrottleExecutor(memory)
+    assert executor.sweep(cast("KafkaCluster", cluster), lambda: None) == []
+    cluster.moves_between_disks = False
+    assert executor.sweep(cast("KafkaCluster", cluster), lambda: None)
+    assert (cluster.rates, memory.remembered.is_empty) == ({disk: 5}, True)
 
 
 def test_what_was_set_behind_the_back_of_the_memorys_owner_is_remembered_beside_his():

@@ -9,25 +9,20 @@ from concurrent import futures
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
-from state.events import MovesReport, Reassignment
+from state.events import CopiesReport, Reassignment
 from streaming.collector.collector import EventWriter, Swept
-from streaming.collector.kafka import KafkaSweeper, find_conflicts, read_planned
+from streaming.collector.copies import find_conflicts, read_planned
+from streaming.collector.kafka import KafkaSweeper
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.network_metrics import NetworkMeter
 from streaming.contract.decode import decode
 from streaming.contract.kafka import Network
-from streaming.kafka.cluster import (
-    KafkaCluster,
-    LogSizes,
-    PartitionState,
-    RunningMove,
-    Throttle,
-    ThrottlesFound,
-)
+from streaming.kafka.cluster import KafkaCluster, LogSizes, OffsetSpec, PartitionState, RunningMove
+from streaming.kafka.throttles import Throttle, ThrottlesFound
 from streaming.settings import KafkaTarget
 from tests.streaming.http_broker import Answer, Brokers, http_brokers
 
@@ -40,6 +35,8 @@ class Cluster:
 
     def __init__(self) -> None:
         self.alive: Mapping[int, str] = {1: "h1", 2: "h2", 3: "h3"}
+        self.looked_at_all = 0
+        self.disk_lags: dict[tuple[str, int], dict[int, int]] = {}
         self.states = {("t", 0): STATE, ("u", 0): PartitionState(replicas=(1, 2), leader=1, in_sync=(1, 2))}
 
     def brokers(self) -> Mapping[int, str]:
@@ -48,19 +45,32 @@ class Cluster:
     def reassignments(self) -> dict[tuple[str, int], RunningMove]:
         return {("t", 0): RUNNING}
 
-    def partitions(self, topics: Iterable[str]) -> dict[tuple[str, int], PartitionState]:
-        return {where: state for where, state in self.states.items() if where[0] in topics}
+    def partitions(self, topics: Iterable[str] | None) -> dict[tuple[str, int], PartitionState]:
+        self.looked_at_all += topics is None
+        return {where: state for where, state in self.states.items() if topics is None or where[0] in topics}
 
     def throttle(self, *, topics: object, brokers: object) -> ThrottlesFound:
         del topics, brokers
         return ThrottlesFound(throttle=Throttle(), failed={})
 
-    def end_offsets(self, leaders: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-        return dict.fromkeys(leaders, 1)
+    def end_offsets(
+        self, leaders: Mapping[tuple[str, int], int], *, at: OffsetSpec = OffsetSpec.LATEST
+    ) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(leaders, 10 if at == OffsetSpec.EARLIEST else 110)
 
-    def log_sizes(self, partitions: Iterable[tuple[str, int]], brokers: Iterable[int]) -> LogSizes:
+    def replica_end_offsets(
+        self, _: int, partitions: Iterable[tuple[str, int]]
+    ) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(partitions, 60)
+
+    def log_sizes(self, partitions: Iterable[tuple[str, int]] | None, brokers: Iterable[int]) -> LogSizes:
+        asked = self.states if partitions is None else partitions
         return LogSizes(
-            sizes_bytes={where: dict.fromkeys(brokers, 9) for where in partitions}, usable_bytes={}, failed={}
+            sizes_bytes={where: dict.fromkeys(brokers, 900) for where in asked},
+            usable_bytes={},
+            failed={},
+            disk_lags=self.disk_lags,
+            directories=dict.fromkeys(brokers, ("/a", "/b")),
         )
 
 
@@ -71,7 +81,8 @@ class Sweeps:
         self.sent: list[bytes] = []
         self.cluster = Cluster()
         metrics = CollectorMetrics("c")
-        writer = EventWriter(self, metrics, cluster="c", clock_s=lambda: 1000.0)
+        self.now_s = 1000.0
+        writer = EventWriter(self, metrics, cluster="c", clock_s=lambda: self.now_s)
         self._sweeper = KafkaSweeper(writer, metrics, planned_file=planned_file)
 
     def send(self, _: str, event: bytes) -> None:
@@ -87,7 +98,18 @@ class Sweeps:
         self.sent.clear()
         return self._sweeper.sweep(cast("KafkaCluster", self.cluster))
 
-    def moves(self) -> MovesReport:
+    def rows(self) -> list[dict[str, Any]]:
+        """What is copied, as the event of a sweep has it."""
+        self.swept()
+        (data,) = (found["data"] for found in map(json.loads, self.sent) if "reassignment" in found["type"])
+        return list(data["moves"])
+
+    def replicas(self, broker: int) -> list[dict[str, Any]]:
+        """The replicas in a broker's newest report."""
+        reports = (found["data"] for found in map(json.loads, self.sent) if "load-report" in found["type"])
+        return next(list(data["replicas"]) for data in reports if data["broker"] == broker)
+
+    def moves(self) -> CopiesReport:
         self.swept()
         (found,) = (event for value in self.sent if isinstance(event := decode(value)[1], Reassignment))
         return found.report
@@ -101,9 +123,9 @@ def test_the_brokers_that_are_alive_are_reported_whether_or_not_they_take_part()
 
 def test_a_running_move_whose_topic_a_broker_does_not_know_yet_is_still_reported():
     sweeps = Sweeps()
-    known = sweeps.moves().moves
+    known = sweeps.moves().copies
     del sweeps.cluster.states["t", 0]
-    unknown = sweeps.moves().moves
+    unknown = sweeps.moves().copies
     assert unknown.fingerprint() == known.fingerprint()
     assert (known.leader.tolist(), unknown.leader.tolist()) == ([1], [-1])
 
@@ -118,11 +140,64 @@ def test_what_is_planned_is_not_counted_as_moving(tmp_path: Path):
 def test_a_plan_that_cannot_be_read_for_once_is_the_one_before_and_ends_no_throttle(tmp_path: Path):
     sweeps = Sweeps(file_of(tmp_path, ("u", 0, [1, 3])))
     both = ["t-0", "u-0"]
-    assert sweeps.moves().moves.names() == both
+    assert sweeps.moves().copies.names() == both
     (tmp_path / "reassignment.json").write_text('{"partitions": [{"topic"')
-    assert sweeps.moves().moves.names() == both
+    assert sweeps.moves().copies.names() == both
     file_of(tmp_path, ("u", 0, []))
-    assert sweeps.moves().moves.names() == ["t-0"]
+    assert sweeps.moves().copies.names() == ["t-0"]
+
+
+LATE = PartitionState(replicas=(1, 2, 3), leader=1, in_sync=(1, 2))
+
+
+def test_a_replica_out_of_sync_is_reported_with_what_it_lacks_by_its_own_offsets():
+    sweeps = Sweeps()
+    sweeps.cluster.states["v", 0] = LATE
+    (late,) = [move for move in sweeps.rows() if move["topic"] == "v"]
+    assert (late["recovering"], late["adding"], late["isr"]) == ([3], [], [1, 2])
+    (replica,) = [row for row in sweeps.replicas(3) if row["topic"] == "v"]
+    assert replica["missing_bytes"] == 450, "50 records of 9 bytes: the leader's 100 have 900"
+
+
+def test_one_that_a_reassignment_adds_is_no_recovery():
+    assert [move["recovering"] for move in Sweeps().rows()] == [[]]
+
+
+def test_everything_is_looked_at_first_then_once_a_minute_and_when_a_broker_comes_or_goes():
+    sweeps = Sweeps()
+    looks = []
+    for at_s, alive in (
+        (0, "123"),
+        (5, "123"),
+        (59, "123"),
+        (60, "123"),
+        (65, "12"),
+        (70, "12"),
+        (75, "123"),
+    ):
+        sweeps.now_s = 1000.0 + at_s
+        sweeps.cluster.alive = {int(broker): "h" for broker in alive}
+        before = sweeps.cluster.looked_at_all
+        sweeps.swept()
+        looks.append(sweeps.cluster.looked_at_all - before)
+    assert looks == [1, 0, 0, 1, 1, 0, 1]
+
+
+def test_what_fell_behind_is_followed_between_the_looks_and_let_go_when_it_is_in_sync():
+    sweeps = Sweeps()
+    sweeps.cluster.states["v", 0] = LATE
+    assert [move["topic"] for move in sweeps.rows()] == ["t", "v"]
+    sweeps.cluster.states["v", 0] = PartitionState(replicas=(1, 2, 3), leader=1, in_sync=(1, 2, 3))
+    assert [move["topic"] for move in sweeps.rows()] == ["t"]
+
+
+def test_a_move_between_disks_is_reported_with_what_its_copy_lacks():
+    sweeps = Sweeps()
+    sweeps.cluster.disk_lags = {("u", 0): {2: 10}}
+    (moved,) = [move for move in sweeps.rows() if move["topic"] == "u"]
+    assert (moved["between_disks"], moved["recovering"]) == ([2], [])
+    (replica,) = [row for row in sweeps.replicas(2) if row["topic"] == "u"]
+    assert replica["disk_missing_bytes"] == 90
 
 
 BEFORE = {("t", 9): (1, 2)}

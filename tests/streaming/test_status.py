@@ -231,8 +231,8 @@ def test_a_cluster_whose_rounds_have_stopped_is_shown_as_late(*, after_s: float,
 @pytest.mark.parametrize(
     ("mode", "planned", "throttle", "rates"),
     [
-        ("act", False, "moving: 1, done in 1 min 30 s", "leader:101 30 bytes/s"),
-        ("dry-run", False, "moving: 1, done in 1 min 30 s", "leader:101 would be 30 bytes/s"),
+        ("act", False, "copied: 1, done in 1 min 30 s", "leader:101 30 bytes/s"),
+        ("dry-run", False, "copied: 1, done in 1 min 30 s", "leader:101 would be 30 bytes/s"),
         ("act", True, "planned: 1, would take 1 min 30 s", "leader:101 30 bytes/s"),
         ("dry-run", True, "planned: 1, would take 1 min 30 s", "leader:101 would be 30 bytes/s"),
     ],
@@ -243,6 +243,16 @@ def test_of_a_kafka_cluster_it_says_what_moves_or_is_planned_and_at_which_rates(
     found = msgspec.structs.replace(THROTTLE, outcome="unchanged", eta_s=90.4, planned=planned)
     text = status_text(status(of_kafka(found), mode=mode, after_s=-460))
     assert f"  throttle    unchanged, partitions {throttle}\n  rates       {rates}\n" in text
+
+
+def test_of_a_kafka_cluster_it_says_which_brokers_recover_and_what_makes_others_wait():
+    found = msgspec.structs.replace(
+        THROTTLE, recovering={"3": None, "4": "1970-01-01T00:00:05.000Z"}, under_min_isr=["orders-7"]
+    )
+    text = status_text(status(of_kafka(found)))
+    assert "broker 3 is away, and recovers when it is back\n" in text
+    assert "broker 4 recovers since 1970-01-01T00:00:05Z\n" in text
+    assert "orders-7 is under min.insync.replicas: other copies make room\n" in text
 
 
 def test_what_a_newer_control_event_asks_for_is_shown_as_waiting():

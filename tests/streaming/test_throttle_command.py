@@ -223,11 +223,11 @@ def test_text_names_the_role_that_never_ends(tmp_path: Path):
 @pytest.mark.parametrize(
     ("count", "head", "warning"),
     [
-        (1, "1 partition moves, 0 without data movement;", "1 new replica is counted with its whole log:"),
+        (1, "1 partition is copied, 0 without data movement;", "1 copy is counted with the whole log:"),
         (
             2,
-            "2 partitions move, 0 without data movement;",
-            "2 new replicas are counted with their whole log:",
+            "2 partitions are copied, 0 without data movement;",
+            "2 copies are counted with the whole log:",
         ),
     ],
 )

@@ -1,21 +1,20 @@
 """One odd partition or broker keeps no other from its plan: what is left out is named, and what can be read in two ways is said."""
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
+import msgspec
 import pytest
 
-from streaming.kafka.cluster import (
-    KafkaCluster,
-    LogSizes,
-    PartitionState,
-    RunningMove,
-    Throttle,
-    ThrottlesFound,
-)
-from streaming.planner.throttle_cluster import Survey, survey
-from streaming.planner.throttle_request import BadRequest, PartitionRow, ThrottleRequest
+from policies.throttle.copies import DISK, REASSIGNMENT
+from policies.throttle.needs import needs_of
+from policies.throttle.roles import BrokerRole
+from streaming.kafka.cluster import KafkaCluster, LogSizes, OffsetSpec, PartitionState, RunningMove
+from streaming.kafka.throttles import Throttle, ThrottlesFound
+from streaming.planner.throttle_cluster import Survey, recovery_rows, survey
+from streaming.planner.throttle_request import BadRequest, Checked, PartitionRow, ThrottleRequest
 from tests.policies.throttle.moving import GB, MB, Partition
 from tests.streaming.throttle_plans import GOOD, WORKED, answer, plan, row
 
@@ -60,7 +59,7 @@ def test_several_are_named_in_order_and_one_given_twice_is_named_once():
     assert [each["partition"] for each in json.loads(result.stdout)["not_planned"]] == ["t-0", "t-3", "t-5"]
     assert "not planned: t-0: given twice; give each partition once\n" in result.stderr
     assert (
-        "4 partitions move, 0 without data movement, 3 not planned;"
+        "4 partitions are copied, 0 without data movement, 3 not planned;"
         in plan([*odd, GOOD, GOOD, *WORKED], "--format", "table").stdout
     )
 
@@ -110,14 +109,27 @@ class Cluster:
     def reassignments(self) -> dict[tuple[str, int], RunningMove]:
         return self.running
 
-    def end_offsets(self, leaders: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-        return dict.fromkeys(leaders, 7)
+    def end_offsets(
+        self, leaders: Mapping[tuple[str, int], int], *, at: OffsetSpec = OffsetSpec.LATEST
+    ) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(leaders, 7 if at == OffsetSpec.LATEST else 0)
+
+    def replica_end_offsets(
+        self, _: int, partitions: Collection[tuple[str, int]]
+    ) -> dict[tuple[str, int], int]:
+        return dict.fromkeys(partitions, 5)
 
     def log_sizes(self, _: object, brokers: set[int]) -> LogSizes:
         sizes = {
             where: dict.fromkeys(set(state.replicas) & brokers, GB) for where, state in self.states.items()
         }
-        return LogSizes(sizes_bytes=sizes, usable_bytes=self.usable_bytes, failed={})
+        return LogSizes(
+            sizes_bytes=sizes,
+            usable_bytes=self.usable_bytes,
+            failed={},
+            directory_of={where: dict.fromkeys(state.replicas, "/a") for where, state in self.states.items()},
+            directories=dict.fromkeys(brokers, ("/a", "/b")),
+        )
 
     def throttle(self, *, topics: object, brokers: set[int]) -> ThrottlesFound:
         del topics
@@ -137,6 +149,69 @@ class Cluster:
         )
 
 
+def planned(cluster: Cluster, *rows: PartitionRow, recovering: Collection[int] = ()) -> Checked:
+    request = ThrottleRequest(partitions=list(rows))
+    kafka = cast("KafkaCluster", cluster)
+    return survey(kafka, request, recovering=recovering, interval_s=5, wait=cluster.waited_s.append).checked
+
+
+def test_directories_other_than_those_of_now_are_moves_between_disks():
+    cluster = Cluster(1, 2, 3, states={0: at(1, 2), 1: at(1, 2)})
+    rows = [
+        PartitionRow(topic="t", partition=0, replicas=[1, 2], log_dirs=["/b", "any"]),
+        PartitionRow(topic="t", partition=1, replicas=[2, 3], log_dirs=["/a", "/b"]),
+    ]
+    checked = planned(cluster, *rows)
+    copies = checked.reassignment.copies
+    assert [
+        (copies.name(row), kind)
+        for row, kind in zip(copies.destinations.rows.tolist(), copies.kind.tolist(), strict=True)
+    ] == [
+        ("t-0", DISK),
+        ("t-1", REASSIGNMENT),
+    ]
+    assert checked.disk_threads == {1: 2, 2: 2, 3: 2}
+
+
+@pytest.mark.parametrize(
+    ("directories", "reason"),
+    [
+        (["/nowhere", "any"], "broker 1 has no log directory /nowhere; it has /a, /b"),
+        (["/b"], "log_dirs has 1 directories; give one for each replica, or any"),
+    ],
+)
+def test_a_directory_that_is_not_there_is_named(directories: list[str], reason: str):
+    row = PartitionRow(topic="t", partition=0, replicas=[1, 2], log_dirs=directories)
+    with pytest.raises(BadRequest, match=reason):
+        planned(Cluster(1, 2, states={0: at(1, 2)}), row)
+
+
+def test_a_broker_that_is_away_is_planned_with_its_whole_logs_and_what_an_hour_adds():
+    cluster = Cluster(1, 2, states={0: at(1, 2, 3), 1: at(2, 1)})
+    rows = recovery_rows(cast("KafkaCluster", cluster), [3])
+    assert [row.name for row in rows] == ["t-0"]
+    written = (msgspec.structs.replace(row, write_bytes_per_s=1000) for row in rows)
+    checked = planned(cluster, *written, recovering=[3])
+    assert needs_of(checked.reassignment.copies).bytes_left[BrokerRole("follower", 3)] == GB
+    assert any("if it has kept them, it lacks 3.6 MB for each hour" in note for note in checked.notes)
+
+
+def test_a_broker_that_is_back_is_planned_with_what_it_lacks_by_its_offsets():
+    cluster = Cluster(1, 2, 3, states={0: at(1, 2, 3)})
+    checked = planned(cluster, *recovery_rows(cast("KafkaCluster", cluster), [3]), recovering=[3])
+    assert needs_of(checked.reassignment.copies).bytes_left[BrokerRole("follower", 3)] == math.ceil(
+        GB * 2 / 7
+    )
+
+
+@pytest.mark.parametrize(
+    ("broker", "why"), [(1, "all its replicas are in sync"), (9, "no partition has a replica on it")]
+)
+def test_a_broker_that_has_nothing_to_fetch_is_refused(broker: int, why: str):
+    with pytest.raises(BadRequest, match=f"--recovering {broker}: nothing is to be fetched, because {why}"):
+        recovery_rows(cast("KafkaCluster", Cluster(1, 2, 3, states={0: at(1, 2)})), [broker])
+
+
 def at(*replicas: int, leader: int | None = None) -> PartitionState:
     return PartitionState(
         replicas=replicas, leader=replicas[0] if leader is None else leader, in_sync=replicas[:1]
@@ -146,7 +221,7 @@ def at(*replicas: int, leader: int | None = None) -> PartitionState:
 def test_only_brokers_that_gain_a_replica_have_to_be_alive():
     cluster = Cluster(1, 2, 4, states={0: at(1, 2, 3), 1: at(1, 2, 3), 2: at(1, 2)})
     found = cluster.survey([1, 4, 3], [1, 2, 4], [1, 3])
-    assert found.checked.reassignment.moves.names() == ["t-0", "t-1"]
+    assert found.checked.reassignment.copies.names() == ["t-0", "t-1"]
     ((name, reason),) = found.checked.not_planned
     assert name == "t-2"
     assert reason == "broker 3 of the target is not in the cluster, which has 1, 2, 4"
@@ -165,7 +240,7 @@ def test_a_running_move_to_a_broker_that_died_is_named_before_anything_is_measur
 
 def test_a_request_without_partitions_is_a_plan_in_which_nothing_moves():
     found = Cluster(1, 2, states={}).survey().checked
-    assert (len(found.reassignment.moves), found.not_planned) == (0, ())
+    assert (len(found.reassignment.copies), found.not_planned) == (0, ())
 
 
 def test_what_is_gone_moves_elsewhere_has_no_leader_or_no_room_is_named():
@@ -174,7 +249,7 @@ def test_what_is_gone_moves_elsewhere_has_no_leader_or_no_room_is_named():
     cluster = Cluster(1, 2, 3, 4, 5, states=states, running=running)
     cluster.usable_bytes = {5: 1}
     found = cluster.survey([1, 3], [1, 4], [1, 3], [1, 3], [1, 5])
-    assert found.checked.reassignment.moves.names() == ["t-0"]
+    assert found.checked.reassignment.copies.names() == ["t-0"]
     reasons: dict[str, Any] = dict(found.checked.not_planned)
     assert reasons == {
         "t-1": "already being reassigned, to [1, 3] and not to [1, 4]; cancel that move first, or plan with its targets",

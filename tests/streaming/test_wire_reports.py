@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from policies.throttle.copies import UNKNOWN
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.moves import UNKNOWN, ReplicaSet
+from policies.throttle.replicas import ReplicaSet
 from state.events import BrokerLoad, PartitionTable, Published
 from streaming.contract.decode import decode
 from tests.streaming.events import KAFKA_LOAD_REPORT, REASSIGNMENT, event
@@ -154,7 +155,7 @@ def brokers_of(replicas: ReplicaSet) -> list[tuple[int, int]]:
 
 def test_a_report_keeps_what_is_known_and_nothing_else():
     _, found, _ = decode(logs())
-    assert found.logs.replicas == PartitionTable.of_rows(["t"], [0], [10], [UNKNOWN])
+    assert found.logs.replicas == PartitionTable.of_rows(["t"], [0], [10], *[[UNKNOWN]] * 3)
     assert found.logs.rates == {"leader": 5}
     assert (found.logs.in_bytes_per_s, found.logs.out_bytes_per_s) == (None, 7)
 
@@ -162,9 +163,11 @@ def test_a_report_keeps_what_is_known_and_nothing_else():
 def test_moves_come_in_order_and_say_what_they_are_in_the_end():
     planned = MOVE | {"partition": 1, "replicas": [1, 2], "adding": [4], "removing": [2]}
     _, found, _ = decode(moves(planned, MOVE, leader={"t": "0:1"}))
-    table = found.report.moves
+    table = found.report.copies
     assert (table.names(), table.leader.tolist()) == (["t-0", "t-1"], [1, 1])
-    assert [brokers_of(each) for each in (table.sources, table.added, table.target, table.in_sync)] == [
+    assert [
+        brokers_of(each) for each in (table.sources, table.destinations, table.target, table.in_sync)
+    ] == [
         [(0, 1), (0, 2), (1, 1), (1, 2)],
         [(0, 3), (1, 4)],
         [(0, 2), (0, 3), (1, 1), (1, 4)],

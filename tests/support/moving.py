@@ -17,9 +17,10 @@ from streaming.collector.metrics import CollectorMetrics
 from streaming.executor.kafka import ThrottleLoop, start
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.kafka.client import close_producer
-from streaming.kafka.cluster import KafkaCluster, Throttle
+from streaming.kafka.cluster import KafkaCluster
 from streaming.kafka.link import KafkaLink
 from streaming.kafka.side import KafkaEvents
+from streaming.kafka.throttles import Throttle
 from streaming.settings import Settings
 from tests.support.processes import meanwhile
 
@@ -37,6 +38,20 @@ class UsualFetches(LocalKafka):
 
     def _more_properties(self, _node: Node) -> str:
         return "replica.fetch.max.bytes=1048576\nreplica.fetch.response.max.bytes=10485760\n"
+
+
+class TwoDisks(LocalKafka):
+    """A Kafka with two log directories for each broker.
+
+    Its fetches are as small beside the rates of a test as Kafka's own are beside those of a real network. With fetches of a megabyte and a
+    rate of a megabyte a second, ten seconds' worth passes at once, every ten seconds.
+    """
+
+    def _more_properties(self, node: Node) -> str:
+        return (
+            "replica.fetch.max.bytes=65536\nreplica.fetch.backoff.ms=100\n"
+            f"log.dirs={node.store},{node.store}-2\n"
+        )
 
 
 Target = Mapping[int, Sequence[int]]

@@ -49,7 +49,7 @@ KNOWN_VALUES: Mapping[tuple[Family, str], frozenset[str]] = {
     (families.BROKERS, "state"): frozenset({"reporting", "missing", "excluded"}),
     (families.THROTTLE_RATE, "role"): frozenset(get_args(Role)),
     (families.THROTTLE_MINIMUM, "role"): frozenset(get_args(Role)),
-    (families.REASSIGNMENT_BOTTLENECK, "role"): frozenset(get_args(Role)),
+    (families.COPIES_BOTTLENECK, "role"): frozenset(get_args(Role)),
     (families.REJECTED, "reason"): frozenset(KNOWN_LABELS.rejected_reasons),
     (families.EXECUTOR_SKIPS, "reason"): frozenset(get_args(SkipReason)),
 }
@@ -111,9 +111,9 @@ def _panels_of(board: str, *but: str) -> set[str]:
 
 
 KAFKA_ONLY = {
-    *_panels_of("trimtab / Reassignments", "Never end", "Late", "Broken", "Last to finish"),
-    *("TrimtabThrottleInfeasible", "TrimtabReassignmentBroken"),
-    *("TrimtabReassignmentLate", "TrimtabThrottleNotSet"),
+    *_panels_of("trimtab / Copies", "Never end", "Late", "Broken", "Last to finish"),
+    *("TrimtabThrottleInfeasible", "TrimtabCopiesBroken"),
+    *("TrimtabCopiesLate", "TrimtabThrottleNotSet"),
 }
 """What only a Kafka cluster has something to say to, so that without one there is nothing."""
 OF_PROGRAMS = {

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from policies.throttle.moves import MoveColumns, Moves, Reassignment, read_moves
+from policies.throttle.checked_copies import CopyColumns, Reassignment, read_copies
+from policies.throttle.copies import Copies
 
 MB = 10**6
 GB = 10**9
@@ -22,6 +23,10 @@ class Partition:
     adding: Sequence[int] = ()
     isr: Sequence[int] = ()
     present: Mapping[int, int] = field(default_factory=dict)
+    recovering: Sequence[int] = ()
+    between_disks: Sequence[int] = ()
+    min_in_sync: int | None = None
+    missing: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def topic(self) -> str:
@@ -41,8 +46,8 @@ WORKED_EXAMPLE = (
 """Two topics on brokers 101 to 103, moving so that 104 gets its share."""
 
 
-def columns(partitions: Sequence[Partition]) -> MoveColumns:
-    return MoveColumns(
+def columns(partitions: Sequence[Partition]) -> CopyColumns:
+    return CopyColumns(
         topics=[one.topic for one in partitions],
         partitions=[one.number for one in partitions],
         current=[one.replicas for one in partitions],
@@ -55,12 +60,16 @@ def columns(partitions: Sequence[Partition]) -> MoveColumns:
         log_size_bytes=[one.size for one in partitions],
         in_sync=[one.isr for one in partitions],
         present_bytes=[one.present for one in partitions],
+        recovering=[one.recovering for one in partitions],
+        between_disks=[one.between_disks for one in partitions],
+        min_in_sync=[one.min_in_sync for one in partitions],
+        missing_bytes=[one.missing for one in partitions],
     )
 
 
 def read(*partitions: Partition) -> Reassignment:
-    return read_moves(columns(partitions))
+    return read_copies(columns(partitions))
 
 
-def moves_of(*partitions: Partition) -> Moves:
-    return read(*partitions).moves
+def copies_of(*partitions: Partition) -> Copies:
+    return read(*partitions).copies

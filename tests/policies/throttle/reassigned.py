@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
+from policies.throttle.copies import Copies, broken_copies
 from policies.throttle.lists import ThrottledLists, merge, without
-from policies.throttle.moves import Moves, broken_copies
 from policies.throttle.needs import Needs
 from policies.throttle.pacing import decide
 from policies.throttle.pacing_round import PacingExplanation, PacingMemory, PacingSnapshot, ThrottleDecision
 from policies.throttle.progress import Eta
 from policies.throttle.rates import NO_CAPS, Caps, RatePlan, ThrottleSettings
-from tests.policies.throttle.moving import GB, MB, Partition, moves_of
+from tests.policies.throttle.moving import GB, MB, Partition, copies_of
 
 ROUND_MS = 10_000
 MOVE = Partition("t-0", [1, 2], [2, 3], 4 * MB, 10 * GB)
@@ -51,16 +51,16 @@ class Cluster:
             )
             for row in rows
         )
-        moves: Moves | None = moves_of(*heard) if reported else None
+        copies: Copies | None = copies_of(*heard) if reported else None
         snapshot = PacingSnapshot(
             now_ms=self.now_ms,
-            moves=moves,
+            copies=copies,
             lists=self.lists,
             caps=caps,
             room=room,
             planned_fingerprint=planned,
             down=frozenset(down),
-            is_broken=moves is not None and bool(broken_copies(moves, down)),
+            is_broken=copies is not None and bool(broken_copies(copies, down)),
         )
         stored = msgspec.msgpack.decode(msgspec.msgpack.encode(self.memory), type=PacingMemory)
         assert stored == self.memory

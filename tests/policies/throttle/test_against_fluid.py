@@ -19,7 +19,8 @@ from policies.throttle.rates import (
     uniform_plan,
 )
 from tests.policies.throttle.fluid import Copy, copies_of, seconds
-from tests.policies.throttle.moving import MB, WORKED_EXAMPLE, Partition, moves_of
+from tests.policies.throttle.moving import MB, WORKED_EXAMPLE, Partition
+from tests.policies.throttle.moving import copies_of as table_of
 
 ROLES = ("leader:101", "leader:102", "leader:103", "follower:103", "follower:104")
 LONG_S = 50_000
@@ -61,7 +62,7 @@ def reassignments(draw: st.DrawFn) -> list[Partition]:
 @given(partitions=reassignments(), own=st.booleans())
 def test_a_feasible_plan_ends_and_about_when_it_says(partitions: list[Partition], own: bool) -> None:  # noqa: FBT001
     """It never ends before the bottleneck's time and not later than twice that: brokers wait for one another a little."""
-    loads = loads_of(needs_of(moves_of(*partitions)))
+    loads = loads_of(needs_of(table_of(*partitions)))
     rule = RateRule(floor_bytes_per_s=1)
     plan = per_broker_plan(loads, rule) if own else uniform_plan(loads, rule).plan
     if not loads or plan.total_s is None:
@@ -75,7 +76,7 @@ def test_a_feasible_plan_ends_and_about_when_it_says(partitions: list[Partition]
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(partitions=reassignments())
 def test_a_rate_at_the_minimum_never_ends(partitions: list[Partition]) -> None:
-    needs = needs_of(moves_of(*partitions))
+    needs = needs_of(table_of(*partitions))
     for role, minimum in needs.min_bytes_per_s.items():
         rates = {f"{kind}:{number}": 1e9 for kind in ("leader", "follower") for number in range(7)}
         rates[str(role)] = float(minimum or 0)
@@ -96,7 +97,7 @@ def loads_left(copies: Sequence[Copy]) -> list[Load]:
     for copy in copies:
         for role in (BrokerRole("leader", copy.leader), BrokerRole("follower", copy.follower)):
             left[role] = left.get(role, 0) + round(max(copy.left, 0))
-    minimums = {load.role: load.min_bytes_per_s for load in loads_of(needs_of(moves_of(*WORKED_EXAMPLE)))}
+    minimums = {load.role: load.min_bytes_per_s for load in loads_of(needs_of(table_of(*WORKED_EXAMPLE)))}
     return [Load(role=role, bytes_left=size, min_bytes_per_s=minimums[role]) for role, size in left.items()]
 
 

@@ -7,19 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policies.throttle.capacity import BrokerCapacity, KafkaCapacitySettings, NetworkUse, limits_of
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
 from policies.throttle.rates import (
     NO_CAPS,
-    BrokerNetwork,
     BrokerRole,
     Caps,
-    NetworkCapacitySettings,
-    NetworkUse,
     ThrottleSettings,
-    network_limits,
 )
-from tests.policies.throttle.moving import GB, MB, Partition, moves_of
+from tests.policies.throttle.moving import GB, MB, Partition, copies_of
 from tests.policies.throttle.reassigned import MOVE, NOTHING, OTHER, ROUND_MS, Cluster, rates, started
 
 
@@ -87,10 +84,18 @@ def test_room_in_the_network_is_used_once_a_minute_and_from_a_fifth_more_on() ->
         assert cluster.round(MOVE, room=Caps(default_bytes_per_s=size)) is None
         assert cluster.outcome == outcome
     for _ in range(3):
-        assert cluster.round(MOVE, room=Caps(default_bytes_per_s=20 * MB)) is None
-    decision = cluster.decided(MOVE, room=Caps(default_bytes_per_s=20 * MB))
+        assert cluster.round(MOVE, room=Caps(default_bytes_per_s=16 * MB)) is None
+    decision = cluster.decided(MOVE, room=Caps(default_bytes_per_s=16 * MB))
     assert decision.trigger == "headroom"
-    assert set(rates(decision).values()) == {20 * MB}
+    assert set(rates(decision).values()) == {16 * MB}
+
+
+def test_a_rate_goes_up_in_steps_of_twice_the_rate_at_most() -> None:
+    cluster, seen = started(), []
+    for _ in range(24):
+        decision = cluster.round(MOVE, room=Caps(default_bytes_per_s=50 * MB))
+        seen += [] if decision is None else [set(rates(decision).values())]
+    assert seen == [{19_200_000}, {38_400_000}, {50 * MB}]
 
 
 def test_a_rate_that_passes_the_networks_cap_is_lowered_and_one_above_the_minimum_only() -> None:
@@ -221,7 +226,7 @@ def test_a_move_of_unknown_traffic_that_joins_is_throttled_at_once_all_the_same(
 
 
 def test_a_move_that_is_not_the_planned_one_is_told_for_as_long_as_it_runs() -> None:
-    planned = moves_of(MOVE).fingerprint()
+    planned = copies_of(MOVE).fingerprint()
     same, other = Cluster(), Cluster()
     same.round(MOVE, planned=planned)
     other.round(replace(MOVE, target=[1, 3]), planned=planned)
@@ -249,8 +254,8 @@ def test_the_network_leaves_its_share_less_what_is_not_ours(
     use: Mapping[int, NetworkUse], cap: int, room: int | None
 ) -> None:
     role = BrokerRole("leader", 1)
-    capacity = NetworkCapacitySettings(brokers={"1": BrokerNetwork(network_bytes_per_s=100)})
-    caps, rooms = network_limits(
+    capacity = KafkaCapacitySettings(brokers={"1": BrokerCapacity(network_bytes_per_s=100)})
+    caps, rooms = limits_of(
         [role, BrokerRole("follower", 2)],
         capacity=capacity,
         share_ratio=0.9,

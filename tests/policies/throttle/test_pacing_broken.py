@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from policies.throttle.copies import broken_copies, kept_replicas_down
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.moves import broken_copies, kept_replicas_down
 from policies.throttle.pacing import decide
 from policies.throttle.pacing_round import PacingMemory, PacingSnapshot, ThrottleDecision
 from policies.throttle.rates import BrokerRole, Caps, ThrottleSettings
 from policies.throttle.roles import by_role, of_role
-from tests.policies.throttle.moving import GB, MB, Partition, moves_of
+from tests.policies.throttle.moving import GB, MB, Partition, copies_of
 from tests.policies.throttle.reassigned import MOVE, Cluster, rates, started
 
 TO_4 = Partition("t-0", [1, 2, 3], [4, 2, 3], MB, GB, isr=[1, 2])
@@ -56,15 +56,15 @@ ALONE = Partition("u-7", [5], [6], MB, GB, isr=[5], leader=-1)
 def test_a_copy_is_broken_without_its_destination_or_its_only_source(
     move: Partition, down: list[int], broken: dict[int, list[str]]
 ) -> None:
-    assert broken_copies(moves_of(move), down) == broken
+    assert broken_copies(copies_of(move), down) == broken
 
 
 def test_a_replica_that_stays_is_told_and_one_that_leaves_is_not() -> None:
-    assert kept_replicas_down(moves_of(TO_4), [1, 3]) == {3: ["t-0"]}
+    assert kept_replicas_down(copies_of(TO_4), [1, 3]) == {3: ["t-0"]}
 
 
 def test_the_copies_of_others_are_not_named() -> None:
-    assert broken_copies(moves_of(TO_4, ALONE, replace(TO_4, name="t-1", target=[5, 2, 3])), [5]) == {
+    assert broken_copies(copies_of(TO_4, ALONE, replace(TO_4, name="t-1", target=[5, 2, 3])), [5]) == {
         5: ["t-1", "u-7"]
     }
 
@@ -239,14 +239,14 @@ SETTINGS = ThrottleSettings()
 
 
 def begun() -> PacingMemory:
-    _, memory, _ = decide(PacingSnapshot(now_ms=0, moves=moves_of(MOVE)), PacingMemory(), SETTINGS)
+    _, memory, _ = decide(PacingSnapshot(now_ms=0, copies=copies_of(MOVE)), PacingMemory(), SETTINGS)
     return memory
 
 
 def round_of(move: Partition = MOVE, **more: object) -> PacingSnapshot:
     """A round a moment later, long before the minimum interval between two changes is over."""
     lists = ThrottledLists(leader={"t": "0:1,0:2"})
-    return replace(PacingSnapshot(now_ms=10_000, moves=moves_of(move), lists=lists), **more)  # type: ignore[arg-type]
+    return replace(PacingSnapshot(now_ms=10_000, copies=copies_of(move), lists=lists), **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("move", [MOVE, replace(MOVE, writes=None)], ids=["known", "traffic-unknown"])

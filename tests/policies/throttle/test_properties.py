@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.throttle.batches import batches_of
+from policies.throttle.copies import Copies
 from policies.throttle.lists import lists_of
-from policies.throttle.moves import Moves
 from policies.throttle.needs import needs_of
 from policies.throttle.rates import Caps, RateRule, loads_of, per_broker_plan, uniform_plan
 from policies.throttle.roles import of_role
@@ -46,14 +46,14 @@ def partitions(draw: st.DrawFn, amounts: st.SearchStrategy[int | None] = AMOUNTS
 def everything(rows: list[Partition], rule: RateRule) -> object:
     """All results for these rows, comparable."""
     reassignment = read(*rows)
-    moves = reassignment.moves
-    needs = needs_of(moves)
+    copies = reassignment.copies
+    needs = needs_of(copies)
     loads = loads_of(needs)
     return (
-        moves.names(),
-        moves.fingerprint(),
+        copies.names(),
+        copies.fingerprint(),
         reassignment.without_data_movement,
-        lists_of(moves),
+        lists_of(copies),
         needs,
         uniform_plan(loads, rule),
         per_broker_plan(loads, rule),
@@ -109,7 +109,7 @@ def test_nothing_depends_on_the_order_of_partitions_or_replicas(
 @CHECKED
 @given(rows=partitions(st.integers(0, 2**63 - 1)))
 def test_minimums_are_those_of_adding_up_partition_by_partition(rows: list[Partition]) -> None:
-    needs = needs_of(read(*rows).moves)
+    needs = needs_of(read(*rows).copies)
     found = (
         of_role(needs.min_bytes_per_s, "leader"),
         of_role(needs.min_bytes_per_s, "follower"),
@@ -121,8 +121,8 @@ def test_minimums_are_those_of_adding_up_partition_by_partition(rows: list[Parti
 @CHECKED
 @given(rows=partitions())
 def test_the_failover_safe_minimum_is_never_below_the_minimum(rows: list[Partition]) -> None:
-    moves = read(*rows).moves
-    needs = needs_of(moves)
+    copies = read(*rows).copies
+    needs = needs_of(copies)
     for role, minimum in needs.min_bytes_per_s.items():
         safe = needs.failover_safe_min_bytes_per_s.get(role)
         if minimum is not None and safe is not None:
@@ -138,7 +138,7 @@ def test_another_follower_raises_the_minimum_of_its_leader(rows: list[Partition]
         )
         for row in rows
     ]
-    before, after = needs_of(read(*rows).moves), needs_of(read(*more).moves)
+    before, after = needs_of(read(*rows).copies), needs_of(read(*more).copies)
     for broker, minimum in of_role(before.min_bytes_per_s, "leader").items():
         assert minimum is not None
         assert (of_role(after.min_bytes_per_s, "leader")[broker] or 0) > minimum
@@ -156,7 +156,7 @@ def test_without_a_cap_rates_are_whole_and_what_is_known_and_has_headroom_is_fea
     rows: list[Partition], headroom: Fraction, floor: int, deadline: Fraction | None
 ) -> None:
     rule = RateRule(headroom_ratio=headroom, floor_bytes_per_s=floor, deadline_s=deadline)
-    loads = loads_of(needs_of(read(*rows).moves))
+    loads = loads_of(needs_of(read(*rows).copies))
     for plan in (uniform_plan(loads, rule).plan, per_broker_plan(loads, rule)):
         assert all(rate is None or (type(rate) is int and rate >= floor) for rate in plan.rates.values())
         if headroom > 0 and all(rate is not None for rate in plan.rates.values()):
@@ -166,9 +166,9 @@ def test_without_a_cap_rates_are_whole_and_what_is_known_and_has_headroom_is_fea
                 assert plan.total_s <= float(deadline) * (1 + 1e-12)
 
 
-def in_order(moves: Moves) -> list[tuple[str, int]]:
+def in_order(copies: Copies) -> list[tuple[str, int]]:
     return list(
-        zip([moves.topics[place] for place in moves.topic.tolist()], moves.partition.tolist(), strict=True)
+        zip([copies.topics[place] for place in copies.topic.tolist()], copies.partition.tolist(), strict=True)
     )
 
 
@@ -177,14 +177,16 @@ def in_order(moves: Moves) -> list[tuple[str, int]]:
 def test_batches_hold_every_move_once_and_each_fits_under_the_cap_or_is_alone(
     rows: list[Partition], data: st.DataObject
 ) -> None:
-    moves = read(*rows).moves
+    copies = read(*rows).copies
     cap = data.draw(st.integers(1, 400))
-    found = batches_of(moves, RateRule(floor_bytes_per_s=1, caps=Caps(default_bytes_per_s=cap)), count=None)
-    assert sorted(name for batch in found.batches for name in in_order(batch.moves)) == in_order(moves)
+    found = batches_of(copies, RateRule(floor_bytes_per_s=1, caps=Caps(default_bytes_per_s=cap)), count=None)
+    assert sorted(name for batch in found.batches for name in in_order(batch.copies)) == in_order(copies)
     for batch in found.batches:
-        assert len(batch.moves) == 1 or batch.plan.plan.feasible
-    if len(moves):
-        count = data.draw(st.integers(1, len(moves)))
-        counted = batches_of(moves, RateRule(), count=count)
+        assert len(batch.copies) == 1 or batch.plan.plan.feasible
+    if len(copies):
+        count = data.draw(st.integers(1, len(copies)))
+        counted = batches_of(copies, RateRule(), count=count)
         assert len(counted.batches) == count
-        assert sorted(name for batch in counted.batches for name in in_order(batch.moves)) == in_order(moves)
+        assert sorted(name for batch in counted.batches for name in in_order(batch.copies)) == in_order(
+            copies
+        )

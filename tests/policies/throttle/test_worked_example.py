@@ -10,9 +10,9 @@ from policies.throttle.lists import ThrottledLists, lists_of
 from policies.throttle.needs import needs_of
 from policies.throttle.rates import BrokerRole, Caps, RateRule, loads_of, per_broker_plan, uniform_plan
 from policies.throttle.roles import of_role
-from tests.policies.throttle.moving import GB, MB, WORKED_EXAMPLE, moves_of
+from tests.policies.throttle.moving import GB, MB, WORKED_EXAMPLE, copies_of
 
-MOVES = moves_of(*WORKED_EXAMPLE)
+MOVES = copies_of(*WORKED_EXAMPLE)
 NEEDS = needs_of(MOVES)
 LOADS = loads_of(NEEDS)
 ROLES = ["leader:101", "leader:102", "leader:103", "follower:103", "follower:104"]
@@ -102,7 +102,7 @@ def test_topic_after_topic_needs_less_and_takes_twice_as_long() -> None:
 def test_batches_stay_below_the_cap_and_cost_time_unless_they_run_at_the_cap() -> None:
     cap = Caps(default_bytes_per_s=22 * MB)
     found = batches_of(MOVES, RateRule(caps=cap), count=None)
-    assert [batch.moves.names() for batch in found.batches] == [["t0-1", "t0-2", "t1-0"], ["t0-0"]]
+    assert [batch.copies.names() for batch in found.batches] == [["t0-1", "t0-2", "t1-0"], ["t0-0"]]
     assert [batch.plan.rate_bytes_per_s for batch in found.batches] == [21_600_000, 9_600_000]
     assert found.total_s == 60 * GB / 5_600_000 + 12 * GB / 1_600_000
     assert found.total_at_cap_s == 60 * GB / (6 * MB) + 12 * GB / (14 * MB)

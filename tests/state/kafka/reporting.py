@@ -6,18 +6,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from policies.throttle.copies import UNKNOWN
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.moves import UNKNOWN
 from policies.throttle.needs import Needs
 from policies.throttle.pacing_round import PacingExplanation, PacingMemory, ThrottleDecision
 from policies.throttle.progress import UNKNOWN_END, Eta
 from policies.throttle.rates import BrokerRole, RatePlan
-from state.events import MovesReport, PartitionTable
+from state.events import CopiesReport, PartitionTable
 from state.kafka.memory import KafkaMemory, ThrottleConfigs
 from state.kafka.snapshot import Observation
 from streaming.contract import kafka as contract
 from streaming.contract.kafka import Move, ReassignmentData
-from tests.policies.throttle.moving import Partition, moves_of
+from tests.policies.throttle.moving import Partition, copies_of
 
 
 class Replica(NamedTuple):
@@ -27,13 +27,14 @@ class Replica(NamedTuple):
     partition: int
     log_size_bytes: int
     end_offset: int | None = None
+    missing_bytes: int | None = None
+    disk_missing_bytes: int | None = None
 
 
 def replica_table(*rows: Replica) -> PartitionTable:
-    topics, partitions, sizes, offsets = zip(*rows, strict=True) if rows else ((),) * 4
-    return PartitionTable.of_rows(
-        topics, partitions, sizes, [UNKNOWN if each is None else each for each in offsets]
-    )
+    topics, partitions, sizes, *numbers = zip(*rows, strict=True) if rows else ((),) * 6
+    known = ([UNKNOWN if number is None else number for number in column] for column in numbers)
+    return PartitionTable.of_rows(topics, partitions, sizes, *known)
 
 
 class MoveRow(NamedTuple):
@@ -46,13 +47,16 @@ class MoveRow(NamedTuple):
     removing: tuple[int, ...]
     leader: int
     isr: tuple[int, ...]
+    recovering: tuple[int, ...] = ()
+    between_disks: tuple[int, ...] = ()
+    min_isr: int | None = None
 
 
-def moves_report(
+def copies_report(
     *rows: MoveRow, lists: ThrottledLists | None = None, live_brokers: tuple[int, ...] | None = None
-) -> MovesReport:
-    moves = [Move(**msgspec.to_builtins(row._asdict())) for row in rows]
-    report = contract.moves_report(ReassignmentData(moves))
+) -> CopiesReport:
+    copies = [Move(**msgspec.to_builtins(row._asdict())) for row in rows]
+    report = contract.copies_report(ReassignmentData(copies))
     return msgspec.structs.replace(report, throttled=lists or ThrottledLists(), live_brokers=live_brokers)
 
 
@@ -82,7 +86,7 @@ def memory_of(**more: object) -> KafkaMemory:
 def seen_of(lists: ThrottledLists = OURS, rates: Mapping[BrokerRole, int] = RATES) -> Observation:
     return Observation(
         at_ms=10_000,
-        moves=moves_of(Partition("t-0", [1, 2], [2, 3], 10, 100)),
+        copies=copies_of(Partition("t-0", [1, 2], [2, 3], 10, 100)),
         is_running=True,
         lists=lists,
         rates_there=rates,
@@ -105,7 +109,7 @@ FINISHED = ThrottleDecision(trigger="finished", remove=OURS, clear_rates=(L1, F3
 SEEN = seen_of()
 
 
-NOTHING_MOVES, NOTHING_KNOWN = replace(SEEN, moves=moves_of()), replace(SEEN, moves=None)
+NOTHING_MOVES, NOTHING_KNOWN = replace(SEEN, copies=copies_of()), replace(SEEN, copies=None)
 
 
 def needs(**fields: Any) -> Needs:

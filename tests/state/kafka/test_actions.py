@@ -5,15 +5,15 @@ from typing import Any, get_args
 
 import pytest
 
+from policies.throttle.copies import LARGEST_NUMBER
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.pacing_round import PacingExplanation, ThrottleDecision, Trigger
 from policies.throttle.rates import BrokerRole
 from policies.throttle.roles import by_role
 from state.kafka.actions import bottleneck, leaderless, throttle_action
 from state.kafka.snapshot import Observation
 from state.outputs import Throttle
-from tests.policies.throttle.moving import Partition, moves_of
+from tests.policies.throttle.moving import Partition, copies_of
 from tests.state.building import EXPIRES_AT, closing
 from tests.state.kafka.reporting import (
     F3,
@@ -32,7 +32,7 @@ from tests.state.kafka.reporting import (
 
 TWO_MOVE = replace(
     SEEN,
-    moves=moves_of(
+    copies=copies_of(
         Partition("t-0", [1, 2], [2, 3], 10, 100),
         Partition("t-1", [1, 2], [2, 3], 10, 100),
     ),
@@ -83,8 +83,8 @@ def test_what_must_still_hold_is_what_the_round_saw(
 ) -> None:
     found = action(observation=observation)
     assert found.precondition == {"reassignments": reassignments}
-    moves = observation.moves
-    assert found.fingerprint == (moves.fingerprint() if has_fingerprint and moves is not None else None)
+    copies = observation.copies
+    assert found.fingerprint == (copies.fingerprint() if has_fingerprint and copies is not None else None)
 
 
 def test_a_plan_is_called_a_plan_and_its_end_what_it_would_take() -> None:
@@ -152,14 +152,14 @@ STARTS = "What moves is not paced yet, 1 partition: "
             FINISHED,
             explained(eta=eta()),
             NOTHING_MOVES,
-            "Nothing moves any more, so exactly what was added is removed.",
+            "Nothing is copied any more, so exactly what was added is removed.",
             id="it is over",
         ),
         pytest.param(
             replace(FINISHED, trigger="moves-left"),
             explained(needs=needs(without_leader=("t-0", "t-1"))),
             SEEN,
-            "Some partitions do not move any more. t-0, t-1 take no quota until they have a leader.",
+            "Some copies are done. t-0, t-1 take no quota until they have a leader.",
             id="no rate changes",
         ),
         pytest.param(

@@ -14,7 +14,7 @@ from state.events import BrokerLogs, Event, KafkaLoadReport, Reassignment, Tick
 from state.settings import SettingsSource
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
-from tests.state.kafka.reporting import MoveRow, Replica, moves_report, replica_table
+from tests.state.kafka.reporting import MoveRow, Replica, copies_report, replica_table
 from tests.state.traces import (
     ROUNDS,
     Run,
@@ -79,10 +79,10 @@ def _event(random: Random, usual: list[MoveRow]) -> Event:
         return KafkaLoadReport(**about, broker=str(logs.broker), logs=logs)
     if kind < 0.85:
         odd = [_move(random, partition) for partition in range(random.randrange(4))]
-        moves = random.choice([usual, usual, usual, odd, []])
+        copies = random.choice([usual, usual, usual, odd, []])
         lists = random.choice([{}, {"t": "0:1,1:2,9:9"}, {"t": "*"}])
         return Reassignment(
-            **about, report=moves_report(*moves, lists=ThrottledLists(leader=lists, follower={}))
+            **about, report=copies_report(*copies, lists=ThrottledLists(leader=lists, follower={}))
         )
     if kind < 0.95:
         return Tick(**about, asked=("1", "2"), failed=())

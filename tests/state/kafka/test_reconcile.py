@@ -14,7 +14,7 @@ from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs, decode_kafka
 from state.kafka.reconcile import NO_DRIFT, Drift
 from state.kafka.snapshot import Observation
 from state.kafka.system import Kafka
-from tests.policies.throttle.moving import Partition, moves_of
+from tests.policies.throttle.moving import Partition, copies_of
 from tests.state.kafka.reporting import CONFIRMED, F3, IN_FORCE, L1, L2, OURS, RATES, memory_of, seen_of
 
 EXPIRES_MS = 100_000
@@ -23,8 +23,8 @@ NO_CONFIGS = ThrottleConfigs()
 FIRST = ThrottleDecision(trigger="first-throttle", add=OURS, set_rates=RATES)
 FINISHED = ThrottleDecision(trigger="finished", remove=OURS, clear_rates=(L1, L2, F3))
 UNSEEN = seen_of(lists=ThrottledLists(), rates={})
-NOTHING_MOVES = replace(UNSEEN, moves=moves_of())
-ANOTHER_MOVES = replace(UNSEEN, moves=moves_of(Partition("u-0", [1, 2], [2, 3], 10, 100)))
+NOTHING_MOVES = replace(UNSEEN, copies=copies_of())
+ANOTHER_MOVES = replace(UNSEEN, copies=copies_of(Partition("u-0", [1, 2], [2, 3], 10, 100)))
 
 
 def decided(
@@ -99,7 +99,7 @@ def test_what_the_cluster_shows_whole_is_carried_out_without_a_result() -> None:
         pytest.param(seen_of(rates={}), id="no rate"),
         pytest.param(seen_of(lists=replace(OURS, leader={"t": "0:1"})), id="an entry is missing"),
         pytest.param(seen_of(lists=replace(OURS, follower={})), id="a list is missing"),
-        pytest.param(replace(seen_of(), moves=None), id="nobody said what moves"),
+        pytest.param(replace(seen_of(), copies=None), id="nobody said what moves"),
         pytest.param(replace(seen_of(), brokers=frozenset()), id="no broker reported"),
     ],
 )
@@ -245,7 +245,7 @@ def test_what_nobody_answered_and_nobody_sees_was_never_begun() -> None:
 @pytest.mark.parametrize(
     "observation",
     [
-        replace(UNSEEN, moves=None),
+        replace(UNSEEN, copies=None),
         replace(UNSEEN, brokers=frozenset()),
         replace(NOTHING_MOVES, rates_there={F3: 24}),
     ],

@@ -128,8 +128,8 @@ def test_a_round_says_that_what_it_paces_is_only_planned() -> None:
                 event = msgspec.structs.replace(event, report=planned)  # noqa: PLW2901
             found += [json.loads(each.data) for each in controller.step(event).outputs]
     assert [each["reason"] for each in found if each.get("throttle")] == [
-        "throttle decided: first-throttle; the moves are planned, none runs yet",
-        "no throttle decided: unchanged; the moves are planned, none runs yet",
+        "throttle decided: first-throttle; all of it is planned, nothing is copied yet",
+        "no throttle decided: unchanged; all of it is planned, nothing is copied yet",
     ]
 
 
@@ -137,10 +137,10 @@ def test_progress_is_watched_also_while_a_change_is_held() -> None:
     """From the fifth round on a second topic moves, and a pause keeps it from being throttled."""
     store, found = DictStore(), []
     controller = Controller(CLUSTER, store, identity=Identity(mode="act"), settings=settings_of())
-    moves = [("t",)] * 4 + [("t", "u")] * 4
+    copies = [("t",)] * 4 + [("t", "u")] * 4
     for event in [
         overlay(19, paused=True),
-        *(each for at, names in enumerate(moves) for each in kafka_round(at, *names)),
+        *(each for at, names in enumerate(copies) for each in kafka_round(at, *names)),
     ]:
         outputs = controller.step(event).outputs
         if outputs:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from policies.throttle.capacity import NetworkUse
+from policies.throttle.copies import UNKNOWN, Copies
 from policies.throttle.lists import ThrottledLists, difference
-from policies.throttle.moves import UNKNOWN, Moves
-from policies.throttle.rates import BrokerRole, NetworkUse
+from policies.throttle.rates import BrokerRole
 from state.events import (
     MISSING,
     BrokerLogs,
@@ -22,8 +23,8 @@ from state.events import (
 from state.kafka.memory import KNOWN_RATE, READING, KafkaMemory, PartitionTable
 from state.kafka.reconcile import Broken, observe_broken
 from state.kafka.snapshot import Observation, observe
-from tests.policies.throttle.moving import Partition, moves_of
-from tests.state.kafka.reporting import MoveRow, Replica, moves_report, replica_table
+from tests.policies.throttle.moving import Partition, copies_of
+from tests.state.kafka.reporting import MoveRow, Replica, copies_report, replica_table
 
 NOW_MS, EARLIER_MS = 20_000, 10_000
 HOLD_MS = 30_000
@@ -55,24 +56,24 @@ def logs(broker: int, *replicas: Replica, at_ms: int = NOW_MS, **more: Any) -> K
 
 def observed(
     *reports: KafkaLoadReport,
-    moves: tuple[MoveRow, ...] | None = (MOVE,),
+    copies: tuple[MoveRow, ...] | None = (MOVE,),
     before: PartitionTable = NO_READINGS,
     known: PartitionTable = NO_RATES,
     lists: ThrottledLists | None = None,
 ) -> Observation:
-    waiting = None if moves is None else Reassignment(NOW_MS - 1, "m", moves_report(*moves, lists=lists))
+    waiting = None if copies is None else Reassignment(NOW_MS - 1, "m", copies_report(*copies, lists=lists))
     by_name: Mapping[str, KafkaLoadReport] = {str(each.logs.broker): each for each in reports}
     return observe(before, waiting, by_name, end_ms=30_000, known=known, hold_ms=HOLD_MS)
 
 
 def numbers_of(observation: Observation) -> tuple[list[int], list[int], list[int]]:
     """Write rates, log sizes, and what the added replicas have."""
-    moves = observation.moves
-    assert moves is not None
+    copies = observation.copies
+    assert copies is not None
     return (
-        moves.write_bytes_per_s.tolist(),
-        moves.log_size_bytes.tolist(),
-        moves.present_bytes.tolist(),
+        copies.write_bytes_per_s.tolist(),
+        copies.log_size_bytes.tolist(),
+        copies.present_bytes.tolist(),
     )
 
 
@@ -92,7 +93,7 @@ def test_a_rate_is_the_growth_of_the_leaders_log_and_new_replicas_have_what_is_r
 
 def test_a_report_without_the_replica_means_nothing_of_it_and_silence_is_unknown() -> None:
     both = MoveRow("t", 1, (1, 2, 3, 4), (3, 4), (1,), 1, (1, 2))
-    found = observed(logs(1, Replica("t", 1, 10)), logs(3), moves=(both,))
+    found = observed(logs(1, Replica("t", 1, 10)), logs(3), copies=(both,))
     assert numbers_of(found) == ([UNKNOWN], [10], [0, UNKNOWN])
 
 
@@ -106,7 +107,7 @@ def test_replicas_of_partitions_that_do_not_move_and_of_other_topics_are_left_as
 
 
 def test_many_partitions_of_many_topics_each_get_their_own_numbers() -> None:
-    moves = [
+    copies = [
         MoveRow(topic, partition, (1, 2, 3), (3,), (1,), leader, ())
         for topic in ("b", "a")
         for partition, leader in ((1, 2), (0, 1))
@@ -115,10 +116,10 @@ def test_many_partitions_of_many_topics_each_get_their_own_numbers() -> None:
     found = observed(
         logs(1, *(Replica(*where, size) for where, size in sizes.items())),
         logs(2, *(Replica(*where, 100 * size) for where, size in reversed(sizes.items()))),
-        moves=tuple(moves),
+        copies=tuple(copies),
     )
-    assert found.moves is not None
-    assert found.moves.names() == ["a-0", "a-1", "b-0", "b-1"]
+    assert found.copies is not None
+    assert found.copies.names() == ["a-0", "a-1", "b-0", "b-1"]
     assert numbers_of(found)[1] == [11, 1200, 21, 2200]
 
 
@@ -192,7 +193,7 @@ def test_a_rate_that_is_not_told_is_held_over_for_a_while(
 def test_a_number_that_is_missing_has_its_reason(
     move: MoveRow, reports: tuple[KafkaLoadReport, ...], before: PartitionTable, why: str
 ) -> None:
-    found = observed(*reports, moves=(move,), before=before)
+    found = observed(*reports, copies=(move,), before=before)
     assert numbers_of(found)[0] == [UNKNOWN]
     assert found.why_unknown("t-0").startswith(why)
 
@@ -221,28 +222,28 @@ def test_the_reading_that_the_next_rate_is_measured_from(
 
 def test_another_leaders_reading_replaces_the_old_one_however_soon_it_comes() -> None:
     report = logs(2, Replica("t", 0, 11_000, 4), at_ms=EARLIER_MS + 1)
-    found = observed(report, moves=(MOVE._replace(leader=2),), before=BEFORE)
+    found = observed(report, copies=(MOVE._replace(leader=2),), before=BEFORE)
     assert found.readings == readings(("t", 0, (EARLIER_MS + 1, 2, 11_000, 4)))
 
 
 def test_without_word_on_moves_all_that_is_remembered_stays() -> None:
-    found = observed(logs(1, Replica("t", 0, 60_000)), moves=None, before=BEFORE, known=KNOWN)
-    assert found.moves is None
+    found = observed(logs(1, Replica("t", 0, 60_000)), copies=None, before=BEFORE, known=KNOWN)
+    assert found.copies is None
     assert (found.readings, found.rates, found.is_running) == (BEFORE, KNOWN, False)
     assert found.lists == ThrottledLists()
 
 
 def test_without_reports_the_moment_is_that_of_the_moves_or_the_rounds_end() -> None:
     assert observed().at_ms == NOW_MS - 1
-    assert observed(moves=None).at_ms == 30_000
+    assert observed(copies=None).at_ms == 30_000
 
 
 def test_a_planned_move_does_not_run() -> None:
     planned = MoveRow("t", 0, (1, 2), (3,), (1,), 1, (1, 2))
-    found = observed(logs(1), moves=(planned,))
+    found = observed(logs(1), copies=(planned,))
     assert not found.is_running
-    assert found.moves is not None
-    assert found.moves.added.brokers.tolist() == [3]
+    assert found.copies is not None
+    assert found.copies.destinations.brokers.tolist() == [3]
 
 
 def test_rates_and_network_of_the_brokers_that_reported() -> None:
@@ -280,7 +281,7 @@ class Rounds:
     def after(
         self, *heard: int, live: Collection[int] | None = None, failed: Collection[str] = (), rounds: int = 1
     ) -> Broken:
-        seen = observed(*(logs(broker) for broker in heard), moves=MOVES)
+        seen = observed(*(logs(broker) for broker in heard), copies=MOVES)
         seen = replace(seen, live_brokers=None if live is None else frozenset(live))
         for _ in range(rounds):
             found = observe_broken(self.memory, seen, failed, stale_rounds_count=ROUNDS)
@@ -332,8 +333,8 @@ def test_a_replica_that_stays_on_a_broker_that_is_down_is_told_and_breaks_nothin
     assert (finding.kind, finding.broker, finding.subject) == ("kept-replica-down", "2", "t-0")
 
 
-def moving(*names: str) -> Moves:
-    return moves_of(*(Partition(name, [1, 2], [2, 3]) for name in names))
+def moving(*names: str) -> Copies:
+    return copies_of(*(Partition(name, [1, 2], [2, 3]) for name in names))
 
 
 def numbers(*rows: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
@@ -345,7 +346,7 @@ def kept(*rows: bool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 FOUR_MOVES = moving("t-0", "t-2", "u-1", "v-0")
-TABLE = PartitionTable.from_moves(FOUR_MOVES, numbers(1, 2, 3, 4), kept(True, True, True, True))
+TABLE = PartitionTable.from_copies(FOUR_MOVES, numbers(1, 2, 3, 4), kept(True, True, True, True))
 
 
 def test_a_table_has_topic_partition_and_numbers_of_each_row_that_is_kept() -> None:
@@ -355,10 +356,10 @@ def test_a_table_has_topic_partition_and_numbers_of_each_row_that_is_kept() -> N
 
 
 def test_a_table_names_only_the_topics_of_its_rows_and_counts_them_anew() -> None:
-    found = PartitionTable.from_moves(FOUR_MOVES, numbers(1, 2, 3, 4), kept(False, True, False, True))
+    found = PartitionTable.from_copies(FOUR_MOVES, numbers(1, 2, 3, 4), kept(False, True, False, True))
     assert found.topics == ("t", "v")
     assert found.columns.tolist() == [[0, 2, 2, 20], [1, 0, 4, 40]]
-    none = PartitionTable.from_moves(FOUR_MOVES, numbers(1, 2, 3, 4), kept(False, False, False, False))
+    none = PartitionTable.from_copies(FOUR_MOVES, numbers(1, 2, 3, 4), kept(False, False, False, False))
     assert none == PartitionTable.empty(2)
 
 

@@ -5,18 +5,12 @@ from typing import Any
 
 import pytest
 
+from policies.throttle.capacity import BrokerCapacity, KafkaCapacitySettings, NetworkUse
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.needs import Lack
 from policies.throttle.pacing_round import PacingExplanation, PacingMemory
 from policies.throttle.progress import Basis, Eta
-from policies.throttle.rates import (
-    BrokerNetwork,
-    BrokerRole,
-    NetworkCapacitySettings,
-    NetworkUse,
-    ThrottleSettings,
-    Violation,
-)
+from policies.throttle.rates import BrokerRole, ThrottleSettings, Violation
 from policies.throttle.roles import by_role
 from state.events import BrokerLogs, KafkaLoadReport
 from state.kafka import summary
@@ -179,8 +173,8 @@ def test_a_round_says_who_reported_and_which_live_broker_did_not() -> None:
 
 def test_brokers_say_what_they_carry_the_busiest_first_and_what_is_not_known_is_left_out() -> None:
     """One partition moves: broker 1 leads it, and it goes to broker 3. Of broker 2 nothing is known, of broker 5 only what it sends."""
-    capacity = NetworkCapacitySettings(
-        network_bytes_per_s=1_000, brokers={"5": BrokerNetwork(network_bytes_per_s=50)}
+    capacity = KafkaCapacitySettings(
+        network_bytes_per_s=1_000, brokers={"5": BrokerCapacity(network_bytes_per_s=50)}
     )
     use = {
         2: NetworkUse(),
@@ -280,8 +274,8 @@ def test_nothing_is_left_where_nothing_moves_and_unknown_otherwise(
 ) -> None:
     found = throttle(observation=observation)
     assert (found.partitions_moving_count, found.bytes_left) == (count, bytes_left)
-    moves = observation.moves
-    assert found.fingerprint == (moves.fingerprint() if has_fingerprint and moves is not None else None)
+    copies = observation.copies
+    assert found.fingerprint == (copies.fingerprint() if has_fingerprint and copies is not None else None)
 
 
 def test_of_the_bytes_that_are_left_none_may_be_unknown() -> None:

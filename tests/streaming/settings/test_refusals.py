@@ -225,7 +225,7 @@ def test_the_sample_file_uncommented_is_the_defaults(tmp_path: Path):
         "pulsar.capacity.messages_per_s", "pulsar.capacity.bytes_per_s", "pulsar.capacity.brokers",
         "pulsar.capacity.topics_count", "pulsar.capacity.sessions_count",
         "pulsar.guards.max_unloads_per_round_count", "pulsar.guards.max_unloads_per_hour_count", "pulsar.guards.max_moved_per_hour_ratio",
-        "kafka.capacity.network_bytes_per_s", "kafka.capacity.brokers",
+        "kafka.capacity.network_bytes_per_s", "kafka.capacity.disk_bytes_per_s", "kafka.throttle.cluster_bytes_per_s", "kafka.capacity.brokers",
     }  # fmt: skip
 
 

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.throttle.checked_copies import BadCopy
+from policies.throttle.copies import UNKNOWN
 from policies.throttle.lists import lists_of
-from policies.throttle.moves import UNKNOWN, BadMove
 from policies.throttle.needs import Lack, LogReading, needs_of, write_rates
 from policies.throttle.rates import RateRule, loads_of, per_broker_plan, uniform_plan
 from policies.throttle.roles import of_role
-from tests.policies.throttle.moving import MB, Partition, moves_of, read
+from tests.policies.throttle.moving import MB, Partition, copies_of, read
 
 GOOD = Partition("t-0", [1, 2], [2, 3], 4 * MB, 100 * MB)
 
@@ -58,14 +59,14 @@ GOOD = Partition("t-0", [1, 2], [2, 3], 4 * MB, 100 * MB)
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )
 def test_a_row_that_cannot_be_right_is_refused_by_name(rows: Sequence[Partition], message: str) -> None:
-    with pytest.raises(BadMove) as refusal:
+    with pytest.raises(BadCopy) as refusal:
         read(*rows)
     assert str(refusal.value) == message
 
 
 def test_of_several_bad_rows_the_first_by_topic_and_partition_is_named() -> None:
     rows = [replace(GOOD, name=f"t-{number}", target=[]) for number in (10, 2, 7)]
-    with pytest.raises(BadMove, match=r"t-2: target"):
+    with pytest.raises(BadCopy, match=r"t-2: target"):
         read(*rows)
 
 
@@ -73,14 +74,14 @@ def test_of_several_bad_rows_the_first_by_topic_and_partition_is_named() -> None
 def test_reordering_or_removing_moves_no_data(target: list[int]) -> None:
     found = read(replace(GOOD, target=target), replace(GOOD, name="t-1"))
     assert found.without_data_movement == ("t-0",)
-    assert found.moves.names() == ["t-1"]
+    assert found.copies.names() == ["t-1"]
 
 
 def test_more_replicas_are_sources_and_added_ones() -> None:
-    moves = moves_of(replace(GOOD, target=[1, 2, 3, 4]))
-    assert lists_of(moves).leader == {"t": "0:1,0:2"}
-    assert lists_of(moves).follower == {"t": "0:3,0:4"}
-    needs = needs_of(moves)
+    copies = copies_of(replace(GOOD, target=[1, 2, 3, 4]))
+    assert lists_of(copies).leader == {"t": "0:1,0:2"}
+    assert lists_of(copies).follower == {"t": "0:3,0:4"}
+    needs = needs_of(copies)
     assert of_role(needs.bytes_left, "leader") == {1: 200 * MB}
     assert of_role(needs.min_bytes_per_s, "leader") == {1: 12 * MB}
     assert of_role(needs.min_bytes_per_s, "follower") == {3: 4 * MB, 4: 4 * MB}
@@ -88,26 +89,26 @@ def test_more_replicas_are_sources_and_added_ones() -> None:
 
 def test_replicas_that_kafka_is_adding_are_no_sources() -> None:
     running = replace(GOOD, replicas=[1, 2, 3], adding=[3])
-    assert lists_of(moves_of(running)) == lists_of(moves_of(GOOD))
-    assert moves_of(running).fingerprint() == moves_of(GOOD).fingerprint()
+    assert lists_of(copies_of(running)) == lists_of(copies_of(GOOD))
+    assert copies_of(running).fingerprint() == copies_of(GOOD).fingerprint()
 
 
 def test_a_running_move_counts_what_the_new_replica_lacks() -> None:
-    assert of_role(needs_of(moves_of(replace(GOOD, present={3: 30 * MB}))).bytes_left, "leader") == {
+    assert of_role(needs_of(copies_of(replace(GOOD, present={3: 30 * MB}))).bytes_left, "leader") == {
         1: 70 * MB
     }
-    assert of_role(needs_of(moves_of(replace(GOOD, present={3: 300 * MB}))).bytes_left, "follower") == {3: 0}
+    assert of_role(needs_of(copies_of(replace(GOOD, present={3: 300 * MB}))).bytes_left, "follower") == {3: 0}
 
 
 def test_a_new_replica_in_sync_has_nothing_left_to_receive_and_still_counts_in_the_minimum() -> None:
-    needs = needs_of(moves_of(replace(GOOD, isr=[1, 2, 3])))
+    needs = needs_of(copies_of(replace(GOOD, isr=[1, 2, 3])))
     assert of_role(needs.bytes_left, "follower") == {3: 0}
     assert of_role(needs.min_bytes_per_s, "leader") == {1: 8 * MB}
     assert needs.whole_logs_count == 0
 
 
 def test_a_partition_without_a_leader_is_nobodys_to_send_and_still_failover_safe() -> None:
-    needs = needs_of(moves_of(replace(GOOD, leader=-1)))
+    needs = needs_of(copies_of(replace(GOOD, leader=-1)))
     assert of_role(needs.min_bytes_per_s, "leader") == {}
     assert of_role(needs.bytes_left, "follower") == {3: 100 * MB}
     assert of_role(needs.failover_safe_min_bytes_per_s, "leader") == {1: 8 * MB, 2: 8 * MB}
@@ -119,7 +120,7 @@ def test_what_is_unknown_gives_no_number_and_names_the_partition() -> None:
         replace(GOOD, name="t-1", writes=None),
         replace(GOOD, name="u-0", replicas=[5, 6], size=None),
     ]
-    needs = needs_of(moves_of(*rows))
+    needs = needs_of(copies_of(*rows))
     assert needs.lacking == (
         Lack(partition="t-1", lacks=("write_bytes_per_s",)),
         Lack(partition="u-0", lacks=("log_size_bytes",)),
@@ -140,26 +141,26 @@ def test_what_is_unknown_gives_no_number_and_names_the_partition() -> None:
 
 def test_a_known_violation_is_told_even_when_something_else_is_unknown() -> None:
     rows = [GOOD, replace(GOOD, name="t-1", replicas=[5, 6], writes=None)]
-    plan = uniform_plan(loads_of(needs_of(moves_of(*rows))), RateRule(fixed_bytes_per_s=MB)).plan
+    plan = uniform_plan(loads_of(needs_of(copies_of(*rows))), RateRule(fixed_bytes_per_s=MB)).plan
     assert plan.feasible is False
     assert [str(found.role) for found in plan.violations] == ["leader:1"]
 
 
 def test_without_traffic_the_floor_is_the_rate() -> None:
-    loads = loads_of(needs_of(moves_of(replace(GOOD, writes=0, size=2**20 * 50))))
+    loads = loads_of(needs_of(copies_of(replace(GOOD, writes=0, size=2**20 * 50))))
     found = uniform_plan(loads, RateRule())
     assert (found.min_bytes_per_s, found.rate_bytes_per_s, found.plan.total_s) == (0, 2**20, 50.0)
 
 
 def test_a_partition_without_data_is_done_at_any_rate() -> None:
     plan = uniform_plan(
-        loads_of(needs_of(moves_of(replace(GOOD, size=0)))), RateRule(fixed_bytes_per_s=1)
+        loads_of(needs_of(copies_of(replace(GOOD, size=0)))), RateRule(fixed_bytes_per_s=1)
     ).plan
     assert (plan.feasible, plan.total_s) == (True, 0.0)
 
 
 def test_nothing_to_move_takes_no_time() -> None:
-    found = uniform_plan(loads_of(needs_of(moves_of())), RateRule())
+    found = uniform_plan(loads_of(needs_of(copies_of())), RateRule())
     assert (found.min_bytes_per_s, found.plan.feasible, found.plan.total_s, found.plan.bottleneck) == (
         0,
         True,
@@ -174,7 +175,7 @@ def test_sums_are_exact_beyond_64_bits() -> None:
         replace(GOOD, name=f"t-{number}", writes=most, size=most, target=[1, 2, 3, 4])
         for number in range(1000)
     ]
-    needs = needs_of(moves_of(*rows))
+    needs = needs_of(copies_of(*rows))
     assert of_role(needs.bytes_left, "leader") == {1: 2000 * most}
     assert of_role(needs.min_bytes_per_s, "leader") == {1: 3000 * most}
 
@@ -196,7 +197,7 @@ def test_sums_are_exact_beyond_64_bits() -> None:
 def test_of_roles_that_end_together_the_leader_and_then_the_smaller_id_is_the_last(
     rows: list[Partition], expected: str
 ) -> None:
-    found = uniform_plan(loads_of(needs_of(moves_of(*rows))), RateRule(fixed_bytes_per_s=10))
+    found = uniform_plan(loads_of(needs_of(copies_of(*rows))), RateRule(fixed_bytes_per_s=10))
     assert str(found.plan.bottleneck) == expected
 
 

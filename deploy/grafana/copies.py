@@ -1,4 +1,4 @@
-"""Reassignments: what a Kafka cluster still has to copy, until when, and whether the throttle lets it finish."""
+"""Copies: what a Kafka cluster still has to copy, until when, and whether the throttle lets it finish."""
 
 from typing import Any
 
@@ -8,37 +8,37 @@ from deploy.grafana.panels import ORANGE, RED, Step, bars, frame, graph, number
 from deploy.grafana.queries import Query, each_step, infeasible, latest, or_word, or_zero, select
 from streaming.contract import families
 
-_NOTHING_OR_NO_DATA = "nothing moves, or no data"
-_WORDS: dict[str, Any] = {"names": {"0": "nothing moves"}, "unknown": "unknown", "no_value": "no data"}
+_NOTHING_OR_NO_DATA = "nothing is copied, or no data"
+_WORDS: dict[str, Any] = {"names": {"0": "nothing is copied"}, "unknown": "unknown", "no_value": "no data"}
 """Words in place of 0, of NaN and of no series."""
-_LEFT = latest(families.REASSIGNMENT_LEFT, by="cluster")
-_MOVES = f"{_LEFT} != 0"
-"""Clusters where something moves, also those where the amount is unknown: NaN is not 0."""
+_LEFT = latest(families.COPIES_LEFT, by="cluster")
+_COPIES = f"{_LEFT} != 0"
+"""Clusters where something is copied, also those where the amount is unknown: NaN is not 0."""
 _ROLE = "cluster, broker, role"
 _ROLE_LEGEND = "{{cluster}} {{role}} {{broker}}"
 _LONGEST = "2d:1m"
-"""How far back the start of a move is looked for, and in which steps."""
+"""How far back the start is looked for, and in which steps."""
 
 
-def _while_moving(expression: str | Query) -> str:
-    return f"{expression} and on (cluster) ({_MOVES})"
+def _while_copying(expression: str | Query) -> str:
+    return f"{expression} and on (cluster) ({_COPIES})"
 
 
 def _or_still(expression: str) -> Query:
-    """The expression, or 0 for a cluster where nothing moves."""
+    """The expression, or 0 for a cluster where nothing is copied."""
     return Query(f"{expression} or {_LEFT} == 0", "{{cluster}}")
 
 
-_ETA = _while_moving(latest(families.REASSIGNMENT_ETA, by="cluster"))
-_SINCE_STILL = _while_moving(f"(time() - max_over_time((timestamp({_LEFT} == 0))[{_LONGEST}]))")
-_ELAPSED = f"{_SINCE_STILL} or NaN * ({_MOVES})"
+_ETA = _while_copying(latest(families.COPIES_ETA, by="cluster"))
+_SINCE_STILL = _while_copying(f"(time() - max_over_time((timestamp({_LEFT} == 0))[{_LONGEST}]))")
+_ELAPSED = f"{_SINCE_STILL} or NaN * ({_COPIES})"
 
 
 def build() -> dashboard.Dashboard:
-    """The dashboard of Kafka clusters while partitions move."""
+    """The dashboard of Kafka clusters while something is copied."""
     return frame(
-        "trimtab-reassignments",
-        "trimtab / Reassignments",
+        "trimtab-copies",
+        "trimtab / Copies",
         "What Kafka clusters still have to copy, how long it takes, and whether their throttles let it "
         "finish.",
         ("Now", _NOW),
@@ -51,33 +51,33 @@ def build() -> dashboard.Dashboard:
 _NOW = [
     number(
         "Left",
-        "Bytes that still have to be copied to moving replicas.",
+        "Bytes that still have to be copied: by reassignments, to brokers that are back, and between disks.",
         _LEFT,
         unit=units.BytesIEC,
         **_WORDS,
     ),
     number(
         "Done in",
-        "ETA of the last round. Also unknown where the move never ends at its rates.",
+        "ETA of the last round. Also unknown where it never ends at its rates, or a broker that will recover is away.",
         _or_still(_ETA),
         unit=units.Seconds,
-        runbook="reassignment-late",
+        runbook="copies-late",
         **_WORDS,
     ),
     number(
-        "Moves for",
-        "Time since the move began, to the minute. Unknown if it began more than two days ago, or "
+        "Copies for",
+        "Time since copying began, to the minute. Unknown if it began more than two days ago, or "
         "before Prometheus had data.",
         _or_still(_ELAPSED),
         unit=units.Seconds,
-        runbook="reassignment-late",
+        runbook="copies-late",
         **_WORDS,
     ),
     number(
         "Last to finish",
-        "The bottleneck: the role and broker that finish last. There is none while nothing moves, while "
-        "the move never ends, or while a number is unknown.",
-        Query(or_word(latest(families.REASSIGNMENT_BOTTLENECK, by=_ROLE), "role", "none"), _ROLE_LEGEND),
+        "The bottleneck: the role and broker that finish last. There is none while nothing is copied, "
+        "while it never ends, or while a number is unknown.",
+        Query(or_word(latest(families.COPIES_BOTTLENECK, by=_ROLE), "role", "none"), _ROLE_LEGEND),
         named=True,
     ),
     number(
@@ -90,24 +90,31 @@ _NOW = [
     ),
     number(
         "Late",
-        "Clusters whose move will miss its deadline, or does not catch up.",
-        or_zero(f"sum({latest(families.REASSIGNMENT_LATE, by='cluster')})"),
+        "Clusters whose copies will miss their deadline, or do not catch up.",
+        or_zero(f"sum({latest(families.COPIES_LATE, by='cluster')})"),
         steps=[Step(1, ORANGE)],
-        runbook="reassignment-late",
+        runbook="copies-late",
     ),
     number(
         "Broken",
         "Partitions whose copy cannot go on before a broker is back, in all clusters.",
-        or_zero(f"sum({latest(families.REASSIGNMENT_BROKEN, by='cluster')} > 0)"),
+        or_zero(f"sum({latest(families.COPIES_BROKEN, by='cluster')} > 0)"),
         steps=[Step(1, RED)],
-        runbook="reassignment-broken",
+        runbook="copies-broken",
     ),
 ]
 
 _PROGRESS = [
     graph(
+        "Copies by kind",
+        "Replicas that a reassignment adds, that a broker brings up to date after it was away (or will), and that move between disks.",
+        latest(families.COPIES, by="cluster, kind")._replace(legend="{{cluster}} {{kind}}"),
+        no_value="no data",
+        width=24,
+    ),
+    graph(
         "Bytes left",
-        "Bytes that still have to be copied to moving replicas. Writes add to them: with a throttle "
+        "Bytes that still have to be copied. Writes add to them: with a throttle "
         "that is too low they never fall to 0.",
         _LEFT,
         unit=units.BytesIEC,
@@ -116,12 +123,12 @@ _PROGRESS = [
     ),
     graph(
         "ETA against elapsed",
-        "Time that the rest will take, and time that the move has taken so far. If the move is on time, "
-        "its ETA falls by a minute every minute; if the ETA stays or rises, the move falls behind.",
+        "Time that the rest will take, and time that it has taken so far. If it is on time, "
+        "its ETA falls by a minute every minute; if the ETA stays or rises, it falls behind.",
         Query(_ETA, "{{cluster}} ETA"),
         Query(_ELAPSED, "{{cluster}} elapsed"),
         unit=units.Seconds,
-        runbook="reassignment-late",
+        runbook="copies-late",
         no_value=_NOTHING_OR_NO_DATA,
     ),
 ]
@@ -130,7 +137,7 @@ _RATES = [
     *(
         graph(
             title,
-            f"{text} The rate must stay above the minimum, or the move never ends.",
+            f"{text} The rate must stay above the minimum, or it never ends.",
             latest(families.THROTTLE_RATE, f'role="{role}"', by="cluster, broker", word="rate"),
             latest(families.THROTTLE_MINIMUM, f'role="{role}"', by="cluster, broker", word="minimum"),
             unit=units.BytesPerSecondSI,
@@ -138,13 +145,18 @@ _RATES = [
             no_value=_NOTHING_OR_NO_DATA,
         )
         for title, role, text in (
-            ("Sources", "leader", "Throttle of the brokers that send, as leaders of what moves."),
-            ("Destinations", "follower", "Throttle of the brokers that receive, as followers of what moves."),
+            ("Sources", "leader", "Throttle of the brokers that send, as leaders of what is copied."),
+            (
+                "Destinations",
+                "follower",
+                "Throttle of the brokers that receive, as followers of what is copied.",
+            ),
+            ("Disks", "disk", "Throttle of the brokers that move replicas between their disks."),
         )
     ),
     graph(
         "Rate to minimum",
-        "Rate divided by minimum, by role and broker. At 1 (the line) and below, the move never ends.",
+        "Rate divided by minimum, by role and broker. At 1 (the line) and below, it never ends.",
         Query(
             f"{latest(families.THROTTLE_RATE, by=_ROLE)} / ({latest(families.THROTTLE_MINIMUM, by=_ROLE)} > 0)",
             _ROLE_LEGEND,
@@ -152,18 +164,17 @@ _RATES = [
         steps=[Step(1, RED)],
         runbook="throttle-infeasible",
         no_value=_NOTHING_OR_NO_DATA,
-        width=24,
     ),
 ]
 
 _DECISIONS = [
     graph(
         "Feasible and late",
-        "Feasible: 1 where the move ends at its rates, 0 where it never does. Late: 1 where it will miss "
+        "Feasible: 1 where it ends at its rates, 0 where it never does. Late: 1 where it will miss "
         "its deadline.",
         Query(f"min by (cluster) ({select(families.THROTTLE_FEASIBLE)})", "{{cluster}} feasible"),
-        latest(families.REASSIGNMENT_LATE, by="cluster", word="late"),
-        runbook="reassignment-late",
+        latest(families.COPIES_LATE, by="cluster", word="late"),
+        runbook="copies-late",
         no_value=_NOTHING_OR_NO_DATA,
     ),
     bars(

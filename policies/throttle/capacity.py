@@ -1,0 +1,102 @@
+"""What networks and disks carry, as somebody declared it, and what that leaves for copies.
+
+A declared network caps a rate, and leaves it room where its use is measured too. A broker's other traffic is its whole traffic less
+the rate of the throttle in force, which is the most that replication of the copied partitions takes. Traffic above the capacity is
+subtracted once more, so that an overloaded broker comes down. The use of disks is not measured: what is declared is for copies.
+Source: kafka-kit's autothrottle; its share is a share of what is left, ours one of the capacity.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from annotated_types import Ge, Le
+
+from policies.bounds import check_bounds
+from policies.throttle.copies import LARGEST_NUMBER
+from policies.throttle.rates import NO_CAPS, Caps, ceil_ratio, fraction_of
+from policies.throttle.roles import BrokerRole
+
+_Rate = Annotated[int, Ge(1), Le(LARGEST_NUMBER), "1 or more, or unset"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerCapacity:
+    """What one broker's network and disks carry; unset falls back to the default of ``[kafka.capacity]``."""
+
+    network_bytes_per_s: _Rate | None = None
+    """Bytes per second in each direction; unset = the default."""
+    disk_bytes_per_s: _Rate | None = None
+    """Bytes per second for moves between its disks; unset = the default."""
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaCapacitySettings:
+    """Declared capacity: caps the throttle, and with measured usage lets it use what is free."""
+
+    network_bytes_per_s: _Rate | None = None
+    """Bytes per second a broker's network carries in each direction; unset = not declared, then nothing is capped."""
+    disk_bytes_per_s: _Rate | None = None
+    """Bytes per second that moves between the disks of one broker may use, and get; unset = they get what they need."""
+    brokers: Mapping[str, BrokerCapacity] = field(default_factory=dict)
+    """The same for single brokers, by broker id."""
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+
+    def network_of(self, broker: int) -> int | None:
+        """Bytes per second of one broker's network; None: not declared."""
+        return self.brokers.get(str(broker), self).network_bytes_per_s or self.network_bytes_per_s
+
+    def disk_of(self, broker: int) -> int | None:
+        """Bytes per second for moves between one broker's disks; None: not declared."""
+        return self.brokers.get(str(broker), self).disk_bytes_per_s or self.disk_bytes_per_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkUse:
+    """Traffic of one broker; None: not measured."""
+
+    in_bytes_per_s: int | None = None
+    out_bytes_per_s: int | None = None
+
+
+def limits_of(
+    roles: Iterable[BrokerRole],
+    *,
+    capacity: KafkaCapacitySettings,
+    share_ratio: float,
+    use: Mapping[int, NetworkUse],
+    rates_in_force: Mapping[BrokerRole, int],
+) -> tuple[Caps, Caps]:
+    """Cap and room of each role, at least 1 byte/s each; neither if no capacity is declared, no room without measured use."""
+    caps: dict[BrokerRole, int] = {}
+    rooms: dict[BrokerRole, int] = {}
+    for role in roles:
+        if role.is_disk:
+            for_copies = capacity.disk_of(role.broker)
+            if for_copies is not None:
+                caps[role] = rooms[role] = for_copies
+            continue
+        declared = capacity.network_of(role.broker)
+        if declared is None:
+            continue
+        most = ceil_ratio(declared, fraction_of(share_ratio))
+        used = _used_bytes_per_s(role, use)
+        if used is None:
+            caps[role] = max(most, 1)
+        else:
+            other, over = max(used - rates_in_force.get(role, 0), 0), max(used - declared, 0)
+            caps[role] = rooms[role] = max(most - other - over, 1)
+    return (Caps(roles=caps), Caps(roles=rooms)) if caps else (NO_CAPS, NO_CAPS)
+
+
+def _used_bytes_per_s(role: BrokerRole, use: Mapping[int, NetworkUse]) -> int | None:
+    """Leaders send, followers receive."""
+    found = use.get(role.broker)
+    if found is None:
+        return None
+    return found.out_bytes_per_s if role.role == "leader" else found.in_bytes_per_s

@@ -1,0 +1,82 @@
+"""Which replicas that are behind are recoveries: those of a broker that was away for long enough and misses enough.
+
+A replica is out of sync for other reasons, too: its broker is slow, or was restarted a moment ago. These are left alone. Where the
+memory is empty, nobody knows since when a replica is behind: its broker counts as one that was away long enough.
+
+A recovery begins before its broker is back. As long as it is away, its copies are planned: the leaders' side of the throttle is set,
+and holds from the first byte. What the replicas miss is not known until then.
+"""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from policies.throttle.copies import DISK, REASSIGNMENT, RECOVERY, UNKNOWN, Copies
+from policies.throttle.rates import ThrottleSettings
+from state.kafka.memory import Absence, KafkaMemory
+from state.kafka.snapshot import Observation
+from state.settings import to_ms
+
+
+def select_copies(memory: KafkaMemory, observation: Observation, settings: ThrottleSettings) -> Observation:
+    """The observation with the copies that are to be paced. Takes into ``memory`` who is away."""
+    copies = observation.copies
+    if copies is None:
+        return observation
+    recovering = _recovering(memory, copies, observation, settings)
+    is_on = {REASSIGNMENT: settings.reassignments, RECOVERY: settings.recoveries, DISK: settings.disks}
+    kept = np.isin(copies.kind, [kind for kind, is_paced in is_on.items() if is_paced])
+    brokers, is_recovery = copies.destinations.brokers, copies.kind == RECOVERY
+    kept &= ~is_recovery | np.isin(brokers, sorted(recovering))
+    if settings.yields_under_min_isr:
+        kept &= ~(is_recovery & copies.is_under_min_isr()[copies.destinations.rows])
+    else:
+        copies = replace(copies, min_in_sync=np.full(len(copies), UNKNOWN, dtype=np.int64))
+    copies = copies.take_copies(kept)
+    live = observation.live_brokers or frozenset()
+    begun = (copies.kind == DISK) | (
+        (copies.kind == RECOVERY) & np.isin(copies.destinations.brokers, sorted(live))
+    )
+    is_moved = bool((copies.kind == REASSIGNMENT).any())
+    return replace(
+        observation, copies=copies, is_running=bool(begun.any()) or (observation.is_running and is_moved)
+    )
+
+
+def _recovering(
+    memory: KafkaMemory, copies: Copies, observation: Observation, settings: ThrottleSettings
+) -> set[int]:
+    """The brokers that recover, or will when they are back. Where it is not known who is alive, those that did before."""
+    live, at_ms, after_ms = observation.live_brokers, observation.at_ms, to_ms(settings.recovery_after_s)
+    behind = set(copies.of_kind(RECOVERY).brokers.tolist())
+    absences = {broker: absence for broker, absence in memory.absences.items() if broker in behind}
+    if live is not None:
+        for broker in sorted(behind):
+            known = absences.get(broker)
+            if broker not in live:
+                absences[broker] = (
+                    Absence(at_ms) if known is None else msgspec.structs.replace(known, until_ms=None)
+                )
+            elif known is None and not memory.knows_live:
+                absences[broker] = Absence(at_ms - after_ms, at_ms)
+            elif known is not None and known.until_ms is None:
+                absences[broker] = msgspec.structs.replace(known, until_ms=at_ms)
+        memory.knows_live = True
+    for broker, absence in absences.items():
+        if absence.until_ms is not None and not absence.is_large:
+            is_large = _missing_bytes(copies, broker) >= settings.recovery_min_bytes
+            absences[broker] = msgspec.structs.replace(absence, is_large=is_large)
+    memory.absences = absences
+    return {
+        broker
+        for broker, absence in absences.items()
+        if (at_ms if absence.until_ms is None else absence.until_ms) - absence.since_ms >= after_ms
+        and (absence.until_ms is None or absence.is_large)
+    }
+
+
+def _missing_bytes(copies: Copies, broker: int) -> float:
+    """What a broker that is back misses; endless where it is not known."""
+    missing = copies.missing_bytes[(copies.kind == RECOVERY) & (copies.destinations.brokers == broker)]
+    return float("inf") if (missing == UNKNOWN).any() else float(missing.sum())

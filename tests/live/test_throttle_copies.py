@@ -1,0 +1,194 @@
+"""A broker that comes back and moves between disks on a real Kafka: paced from the first byte to the end, and nothing is left behind."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.local.kafka import LocalKafka
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.roles import BrokerRole
+from streaming.kafka.client import Unanswered
+from streaming.kafka.cluster import KafkaCluster
+from streaming.kafka.lags import Lags
+from streaming.kafka.throttles import Throttle, changes_of
+from streaming.settings import load
+from tests.support.moving import BROKERS, CLUSTER, Moving, TwoDisks, pipeline
+from tests.support.processes import Patience, Warm, until
+from tests.support.stage import Stage
+
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+MB = 1_000_000
+ASSIGNED = {0: (1, 2, 3), 1: (2, 1, 3), 2: (1, 3, 2), 3: (2, 3, 1)}
+WRITES = MB // 10
+AWAY_S = 120.0
+SETTLED_S, SPAN_S = 15.0, 30.0
+"""Kafka's quota window is ten seconds: what passes before it is full is not held, and shorter spans say little."""
+BUDGET_S = 600.0
+RULES = f"""
+[kafka.rounds]
+length_s = 6
+lateness_s = 2
+
+[kafka.throttle]
+recovery_after_s = 10
+recovery_min_bytes = {MB}
+
+[kafka.capacity]
+disk_bytes_per_s = {2 * MB}
+
+[targets."{CLUSTER}".kafka]
+"""
+
+
+@pytest.fixture(scope="module")
+def disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoDisks]:
+    with TwoDisks(tmp_path_factory.mktemp("two-disks"), nodes=3) as running:
+        yield running
+
+
+@pytest.fixture
+def moving(disks: TwoDisks) -> Iterator[Moving]:
+    made = Moving(disks, ASSIGNED)
+    yield made
+    made.connect()
+    made.close()
+
+
+@pytest.fixture
+def stage(kafka: LocalKafka, disks: TwoDisks, moving: Moving, tmp_path: Path) -> Stage:
+    """Trimtab's own topics are on another cluster, which loses no broker."""
+    made = Stage(kafka.bootstrap, f"t-{moving.topic}", tmp_path)
+    made.create_topics()
+    made.settings(base=f'{RULES}bootstrap = "{disks.bootstrap}"\n')
+    return made
+
+
+def actions(stage: Stage) -> list[dict[str, Any]]:
+    return stage.data(stage.topics.actions)
+
+
+def rate_of(stage: Stage, role: str, broker: int) -> int | None:
+    """The newest rate that was decided for a role."""
+    rates = [action[f"{role}_rate_bytes_per_s"].get(str(broker)) for action in actions(stage)]
+    return next((rate for rate in reversed(rates) if rate), None)
+
+
+def by_hand(moving: Moving, role: BrokerRole, rate: int | None) -> None:
+    """Set a rate, or take it off, as an operator who knows nothing of trimtab."""
+    KafkaCluster(moving.admin).apply(changes_of(moving.throttle(), ThrottledLists(), {role: rate}))
+
+
+def ends_of(moving: Moving, broker: int) -> int | None:
+    """Records in a broker's own logs of the topic, all together; None while it does not tell all of them."""
+    where = [(moving.topic, number) for number in ASSIGNED]
+    ends = moving.cluster.replica_end_offsets(broker, where)
+    return sum(ends.values()) if len(ends) == len(where) else None
+
+
+def record_bytes(moving: Moving) -> float:
+    """Mean size of a record of the topic."""
+    leaders = {where: state.leader for where, state in moving.cluster.partitions([moving.topic]).items()}
+    lags = Lags.read(moving.cluster, leaders, counted=list(leaders), behind={})
+    sizes = moving.cluster.log_sizes(list(leaders), BROKERS).sizes_bytes
+    size = sum(sizes[where][leader] for where, leader in leaders.items())
+    return size / sum(lags.ends[where] - lags.starts[where] for where in leaders)
+
+
+def test_a_broker_that_comes_back_is_held_from_its_first_fetch_to_its_last(
+    disks: TwoDisks, moving: Moving, stage: Stage, warm: Warm
+):
+    config = stage.directory / "trimtab.toml"
+    settings = load(file=config, flags={}, environ={}).settings
+    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        awaited = partial(Patience(BUDGET_S).until, running=[run])
+        with ExitStack() as stack:
+            stack.enter_context(moving.written(WRITES))
+            stack.enter_context(pipeline(settings, cluster=CLUSTER))
+            awaited(lambda: stage.data(stage.topics.audit), what="a round")
+            disks.stop_node(3)
+            stopped_s = time.monotonic()
+            awaited(lambda: rate_of(stage, "leader", 1), what="the leaders' side, before the broker is back")
+            awaited(lambda: time.monotonic() - stopped_s > AWAY_S, what="the broker to have missed enough")
+            before = moving.cluster.throttle(topics=[moving.topic], brokers=[1, 2]).throttle
+            assert len(before.rates_bytes_per_s) == 2
+            assert before.lists.follower == {moving.topic: "0:3,1:3,2:3,3:3"}
+
+            disks.start_node(3)
+            moving.connect()
+            began_s, seen = time.monotonic(), list[tuple[float, int]]()
+
+            def caught_up() -> bool:
+                """Whether the replicas of broker 3 are in sync; notes how far it is."""
+                try:
+                    states = moving.cluster.partitions([moving.topic])
+                    ends = ends_of(moving, 3)
+                    seen.extend([] if ends is None else [(time.monotonic() - began_s, ends)])
+                except Unanswered:
+                    moving.connect()
+                    return False
+                return all(3 in state.in_sync for state in states.values())
+
+            awaited(caught_up, what="broker 3 to be in sync")
+            measured_s = time.monotonic() - began_s
+            awaited(lambda: actions(stage)[-1]["trigger"] == "finished", what="the end of the throttle")
+            moving.connect()
+            awaited(lambda: moving.throttle() == Throttle(), what="a cluster without a throttle")
+        assert run.terminate() == 0
+    (foretold, *_) = [action["eta_s"] for action in actions(stage) if action["eta_s"]]
+    bytes_each = record_bytes(moving)
+    fastest = max(
+        (end - start) * bytes_each / (end_s - start_s)
+        for start_s, start in seen
+        for end_s, end in seen
+        if start_s > SETTLED_S and end_s - start_s >= SPAN_S
+    )
+    rate = rate_of(stage, "follower", 3)
+    first = next(end for at_s, end in seen if at_s > SETTLED_S) - seen[0][1]
+    sys.stdout.write(
+        f"foretold {foretold:.0f} s, measured {measured_s:.0f} s; rate {rate}, fastest {fastest:.0f} bytes/s, "
+        f"{first * bytes_each / MB:.1f} MB in the first {SETTLED_S:.0f} s\n"
+    )
+    assert rate is not None
+    assert fastest <= 1.1 * rate
+    assert 1 / 1.5 <= measured_s / foretold <= 1.5
+    assert any(action["remove_follower_throttled_replicas"] for action in actions(stage)[:-1])
+    results = stage.data(stage.topics.input, "action-result.v1")
+    assert all(result["outcome"] == "succeeded" for result in results), results
+
+
+def test_a_move_between_disks_is_paced_and_the_rate_before_it_comes_back(
+    moving: Moving, stage: Stage, warm: Warm
+):
+    config = stage.directory / "trimtab.toml"
+    settings = load(file=config, flags={}, environ={}).settings
+    moving.fill(30 * MB)
+    disk, where = BrokerRole("disk", 1), (moving.topic, 0)
+    logs = moving.cluster.log_sizes([where], [1])
+    (other,) = set(logs.directories[1]) - {logs.directory_of[where][1]}
+    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        awaited = partial(Patience(BUDGET_S).until, running=[run])
+        with moving.written(WRITES), pipeline(settings, cluster=CLUSTER):
+            awaited(lambda: stage.data(stage.topics.audit), what="a round")
+            by_hand(moving, disk, 500_000)
+            moving.admin.alter_replica_log_dirs({(*where, 1): other})
+            awaited(lambda: rate_of(stage, "disk", 1) == 2 * MB, what="its rate to be decided")
+            awaited(lambda: moving.throttle().rates_bytes_per_s == {disk: 2 * MB}, what="its rate to be set")
+            awaited(
+                lambda: moving.cluster.log_sizes([where], [1]).directory_of[where][1] == other,
+                what="the replica in its new directory",
+            )
+            awaited(lambda: actions(stage)[-1]["trigger"] == "finished", what="the end of the throttle")
+            awaited(
+                lambda: moving.throttle().rates_bytes_per_s == {disk: 500_000}, what="the rate from before"
+            )
+        assert run.terminate() == 0
+    by_hand(moving, disk, None)
+    until(lambda: moving.throttle() == Throttle(), what="a broker without a rate")
+    assert actions(stage)[0]["copies"] == {"disk": 1}

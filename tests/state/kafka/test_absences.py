@@ -1,0 +1,151 @@
+"""Which replicas that are behind are paced as recoveries: by how long their broker was away, and how much it misses."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from policies.throttle.copies import DISK, REASSIGNMENT, RECOVERY
+from policies.throttle.rates import ThrottleSettings
+from state.kafka.absences import select_copies
+from state.kafka.memory import KafkaMemory
+from state.kafka.snapshot import Observation
+from tests.policies.throttle.moving import MB, Partition, copies_of
+from tests.state.kafka.reporting import SEEN
+
+SETTINGS = ThrottleSettings(recovery_after_s=60, recovery_min_bytes=10 * MB)
+LIVE, AWAY = frozenset({1, 2, 3}), frozenset({1, 2})
+BEHIND = Partition("t-0", [1, 2, 3], [1, 2, 3], MB, 100 * MB, isr=[1, 2], recovering=[3])
+NOTHING: tuple[Partition, ...] = ()
+
+
+def seen(at_s: int, live: frozenset[int] | None, *rows: Partition) -> Observation:
+    return replace(SEEN, at_ms=1000 * at_s, copies=copies_of(*rows), live_brokers=live)
+
+
+def lacking(missing_bytes: int) -> Partition:
+    return replace(BEHIND, missing={3: missing_bytes})
+
+
+def paced(rounds: Sequence[Observation], settings: ThrottleSettings = SETTINGS) -> list[bool]:
+    """Whether anything is paced, round by round."""
+    memory = KafkaMemory()
+    found = [select_copies(memory, observation, settings).copies for observation in rounds]
+    return [copies is not None and len(copies) > 0 for copies in found]
+
+
+WELL = seen(0, LIVE, *NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        pytest.param(
+            [WELL, seen(10, AWAY, BEHIND), seen(60, AWAY, BEHIND), seen(70, AWAY, BEHIND)],
+            [False, False, False, True],
+            id="planned once its broker was away for long enough",
+        ),
+        pytest.param(
+            [
+                WELL,
+                seen(10, AWAY, BEHIND),
+                seen(40, LIVE, lacking(50 * MB)),
+                seen(200, LIVE, lacking(40 * MB)),
+            ],
+            [False] * 4,
+            id="back too soon: a restart, however long it catches up",
+        ),
+        pytest.param(
+            [
+                WELL,
+                seen(10, AWAY, BEHIND),
+                seen(80, LIVE, lacking(50 * MB)),
+                seen(90, LIVE, lacking(5 * MB)),
+                seen(100, LIVE, *NOTHING),
+                seen(110, LIVE, lacking(50 * MB)),
+            ],
+            [False, False, True, True, False, False],
+            id="a recovery to its end, and no longer",
+        ),
+        pytest.param(
+            [WELL, seen(10, AWAY, BEHIND), seen(80, LIVE, lacking(9 * MB)), seen(90, LIVE, lacking(10 * MB))],
+            [False, False, False, True],
+            id="it misses too little, then enough",
+        ),
+        pytest.param(
+            [WELL, seen(10, AWAY, BEHIND), seen(80, LIVE, BEHIND)],
+            [False, False, True],
+            id="what it misses is not known: that is not nothing",
+        ),
+        pytest.param(
+            [WELL, *(seen(10 * number, LIVE, lacking(50 * MB)) for number in range(1, 20))],
+            [False] * 20,
+            id="a broker that was never away is slow",
+        ),
+        pytest.param(
+            [seen(0, LIVE, lacking(50 * MB)), seen(10, LIVE, lacking(40 * MB))],
+            [True, True],
+            id="behind at the first look: nobody knows since when",
+        ),
+        pytest.param(
+            [
+                WELL,
+                seen(10, AWAY, BEHIND),
+                seen(40, LIVE, lacking(50 * MB)),
+                seen(50, AWAY, BEHIND),
+                seen(70, AWAY, BEHIND),
+            ],
+            [False, False, False, False, True],
+            id="back for a moment, and gone again: away since the first time",
+        ),
+        pytest.param(
+            [WELL, seen(10, AWAY, BEHIND), seen(80, None, lacking(50 * MB))],
+            [False, False, True],
+            id="nobody says who is alive: as before",
+        ),
+        pytest.param([seen(0, None, lacking(50 * MB))], [False], id="nobody ever said who is alive"),
+    ],
+)
+def test_a_broker_recovers_that_was_away_for_long_and_misses_much(
+    rounds: list[Observation], expected: list[bool]
+):
+    assert paced(rounds) == expected
+
+
+MOVE = Partition("u-0", [1, 2], [2, 3], MB, 100 * MB, isr=[1, 2])
+ON_DISKS = Partition("v-0", [1, 2], [1, 2], MB, 100 * MB, isr=[1, 2], between_disks=[2])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("reassignments", REASSIGNMENT), ("recoveries", RECOVERY), ("disks", DISK)]
+)
+def test_each_kind_can_be_switched_off(name: str, kind: int):
+    every = seen(0, LIVE, lacking(50 * MB), MOVE, ON_DISKS)
+    settings = replace(SETTINGS, **{name: False})
+    copies = select_copies(KafkaMemory(), every, settings).copies
+    assert copies is not None
+    assert sorted(copies.kind.tolist()) == sorted({REASSIGNMENT, RECOVERY, DISK} - {kind})
+
+
+def test_a_partition_under_min_isr_recovers_as_fast_as_it_can_unless_that_is_off():
+    rows = [seen(0, LIVE, replace(lacking(50 * MB), min_in_sync=3))]
+    assert paced(rows) == [False]
+    assert paced(rows, replace(SETTINGS, yields_under_min_isr=False)) == [True]
+
+
+@pytest.mark.parametrize(
+    ("observation", "progress"),
+    [
+        (seen(70, AWAY, BEHIND), "planned"),
+        (seen(70, LIVE, lacking(50 * MB)), "begun"),
+        (seen(70, AWAY, BEHIND, ON_DISKS), "begun"),
+        (replace(seen(70, AWAY, BEHIND, MOVE), is_running=False), "planned"),
+        (seen(70, AWAY, BEHIND, MOVE), "begun"),
+    ],
+    ids=["away", "back", "disks go on", "beside a planned move", "beside a running move"],
+)
+def test_what_has_not_begun_is_planned(observation: Observation, progress: str):
+    memory = KafkaMemory()
+    select_copies(memory, WELL, SETTINGS)
+    select_copies(memory, seen(1, AWAY, BEHIND), SETTINGS)
+    assert select_copies(memory, observation, SETTINGS).is_planned is (progress == "planned")
