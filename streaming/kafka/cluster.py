@@ -12,6 +12,7 @@ from typing import Any
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.errors import ClusterAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
+from kafka.protocol.admin import DescribeLogDirsRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from policies.throttle.copies import NO_LEADER
@@ -147,7 +148,7 @@ class KafkaCluster:
     @_explain_errors()
     def log_sizes(self, partitions: Iterable[Partition] | None, brokers: Iterable[int]) -> LogSizes:
         """Logs of the partitions on each of the brokers, which are asked one by one, so that a dead one fails alone; None: of all."""
-        wanted = None if partitions is None else _by_topic(partitions)
+        wanted = None if partitions is None else list(_by_topic(partitions).items())
         usable: dict[int, int] = {}
         failed: dict[int, str] = {}
         paths: dict[int, list[str]] = {}
@@ -156,11 +157,12 @@ class KafkaCluster:
         places: dict[Partition, dict[int, str]] = {}
         for broker in sorted(set(brokers)):
             try:
-                (answer,) = self._admin.describe_log_dirs(wanted, brokers=[broker])
+                # the client's own method would ask for the metadata of all topics first, for each broker
+                answer = self._ask(broker, DescribeLogDirsRequest(topics=wanted)).to_dict()["results"]
             except KafkaError as error:
                 failed[broker] = describe_error(error)
                 continue
-            directories = [entry for entry in answer["log_dirs"] if entry["error_code"] == 0]
+            directories = [entry for entry in answer if entry["error_code"] == 0]
             if not directories:  # a request that is denied looks the same
                 failed[broker] = "no log directory in the answer; is DESCRIBE on the cluster allowed?"
                 continue
@@ -171,7 +173,7 @@ class KafkaCluster:
                 else:
                     sizes.setdefault(where, {})[broker] = entry["partition_size"]
                     places.setdefault(where, {})[broker] = path
-            free = [entry.get("usable_bytes", -1) for entry in answer["log_dirs"]]
+            free = [entry.get("usable_bytes", -1) for entry in answer]
             if min(free) >= 0:
                 usable[broker] = sum(free)
         return LogSizes(
@@ -218,19 +220,23 @@ class KafkaCluster:
                 for topic, numbers in wanted.items()
             ],
         )
-        manager = self._admin._manager  # noqa: SLF001  the client asks leaders only; nothing public sends a request to a broker
-
-        async def ask() -> Any:
-            return await manager.send(request, node_id=broker)
-
         with suppress(KafkaError):
             return {
                 (topic.name, entry.partition_index): entry.offset
-                for topic in manager.run(ask).topics
+                for topic in self._ask(broker, request).topics
                 for entry in topic.partitions
                 if entry.error_code == 0
             }
         return {}
+
+    def _ask(self, broker: int, request: object) -> Any:
+        """A broker's own answer; the public methods of the client ask whom they choose."""
+        manager = self._admin._manager  # noqa: SLF001  as above
+
+        async def ask() -> Any:
+            return await manager.send(request, node_id=broker)
+
+        return manager.run(ask)
 
     @_explain_errors()
     def throttle(self, *, topics: Iterable[str], brokers: Iterable[int]) -> ThrottlesFound:

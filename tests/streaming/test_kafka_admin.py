@@ -1,5 +1,6 @@
 """Clients of Kafka: the same limits for every admin client, callers' own words for errors, and what the network client does beside connecting."""
 
+import asyncio
 import gc
 import logging
 import selectors
@@ -8,16 +9,17 @@ import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 from kafka.net.selector import NetworkSelector
+from kafka.protocol.admin import DescribeLogDirsResponse
 
 from streaming.kafka import client
 from streaming.kafka.client import ClusterError, connect_quickly
-from streaming.kafka.cluster import cluster_of
+from streaming.kafka.cluster import KafkaCluster, cluster_of
 from streaming.kafka.link import KafkaLink
 from streaming.kafka.topics import topic_ids, topics_seen
 from streaming.settings import KafkaTarget, SecuritySettings, Settings
@@ -76,6 +78,31 @@ ASKERS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     ),
     "ids": (lambda: topic_ids(LINK, ["a"]), NoAnswer, "timeout"),
 }
+
+
+class Brokers:
+    """Stands in for a client of brokers that have one directory without logs; it notes whom it was asked about."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, object]] = []
+        self._manager = self
+
+    def run(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        return asyncio.run(ask())  # type: ignore[arg-type]
+
+    async def send(self, request: Any, *, node_id: int) -> DescribeLogDirsResponse:
+        self.asked.append((node_id, request.topics))
+        directory = DescribeLogDirsResponse.DescribeLogDirsResult
+        return DescribeLogDirsResponse(
+            error_code=0, results=[directory(error_code=0, log_dir="/a", topics=[])]
+        )
+
+
+def test_all_logs_of_a_broker_are_one_request_without_the_metadata_of_all_topics():
+    brokers = Brokers()
+    found = KafkaCluster(cast("KafkaAdminClient", brokers)).log_sizes(None, [1, 2])
+    assert found.directories == {1: ["/a"], 2: ["/a"]}
+    assert brokers.asked == [(1, None), (2, None)]
 
 
 @pytest.mark.parametrize("is_reached", [False, True])
