@@ -1,9 +1,11 @@
-"""Kafka's rule as a fluid: in-sync followers take their share of a leader's quota first, new replicas get the rest.
+"""Kafka's rule as a fluid: in-sync followers take their share of a leader's quota first, replicas that are behind get the rest.
 
 It goes second by second, without our formulas: a new replica gets the smaller of its share at the leader and at the follower;
 one that has caught up is in sync, is never held back again, and goes on counting. What a replica cannot use is shared again.
+Copies between the disks of a broker share its rate for that, and count no more once they are there.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +17,7 @@ SHARINGS = 4
 
 @dataclass
 class Copy:
-    """One added replica."""
+    """One replica that is behind; between disks where leader and follower are the same broker."""
 
     leader: int
     follower: int
@@ -28,15 +30,28 @@ class Copy:
     def is_in_sync(self) -> bool:
         return self.left <= 0
 
+    @property
+    def roles(self) -> dict[str, int]:
+        """Its brokers' roles, and how many followers in sync use the rate of each."""
+        if self.leader == self.follower:
+            return {f"disk:{self.leader}": 0}
+        return {
+            f"leader:{self.leader}": self.old_followers + self.is_in_sync,
+            f"follower:{self.follower}": int(self.is_in_sync),
+        }
+
 
 def copies_of(partitions: Sequence[Partition]) -> list[Copy]:
-    """All added replicas; the old followers of a partition are counted with its first one."""
+    """All replicas that are behind; the followers in sync of a partition are counted with its first one."""
     found = []
     for row in partitions:
-        leader = row.replicas[0] if row.leader is None else row.leader
-        for place, broker in enumerate(sorted(set(row.target) - set(row.replicas))):
-            followers = 0 if place else len(row.replicas) - 1
-            found.append(Copy(leader, broker, row.writes or 0, followers, row.size or 0))
+        leader, size = row.replicas[0] if row.leader is None else row.leader, row.size or 0
+        behind = sorted({*row.target, *row.recovering} - (set(row.replicas) - set(row.recovering)))
+        for place, broker in enumerate(behind):
+            followers = 0 if place else len(row.replicas) - len(row.recovering) - 1
+            left = row.missing.get(broker, size)
+            found.append(Copy(leader, broker, row.writes or 0, followers, left))
+        found += [Copy(broker, broker, row.writes or 0, 0, size) for broker in row.between_disks]
     return found
 
 
@@ -45,8 +60,8 @@ def seconds(copies: list[Copy], rates: Mapping[str, float]) -> Iterator[None]:
     while any(not copy.is_in_sync for copy in copies):
         left = dict(rates)
         for copy in copies:
-            left[f"leader:{copy.leader}"] -= copy.writes * (copy.old_followers + copy.is_in_sync)
-            left[f"follower:{copy.follower}"] -= copy.writes * copy.is_in_sync
+            for role, followers in copy.roles.items():
+                left[role] -= copy.writes * followers
             copy.got = 0.0
         for _ in range(SHARINGS):
             share_out([copy for copy in copies if not copy.is_in_sync], left)
@@ -57,21 +72,10 @@ def seconds(copies: list[Copy], rates: Mapping[str, float]) -> Iterator[None]:
 
 
 def share_out(moving: Sequence[Copy], left: dict[str, float]) -> None:
-    """Give each copy an equal share of what is left at its leader and at its follower, the smaller of both."""
-    sharers: dict[str, int] = {}
-    for copy in moving:
-        for role in (f"leader:{copy.leader}", f"follower:{copy.follower}"):
-            sharers[role] = sharers.get(role, 0) + 1
-    takes = [
-        max(
-            min(
-                left[role] / sharers[role] for role in (f"leader:{copy.leader}", f"follower:{copy.follower}")
-            ),
-            0.0,
-        )
-        for copy in moving
-    ]
+    """Give each copy an equal share of what is left in each of its roles, the smallest of them."""
+    sharers = Counter(role for copy in moving for role in copy.roles)
+    takes = [max(min(left[role] / sharers[role] for role in copy.roles), 0.0) for copy in moving]
     for copy, take in zip(moving, takes, strict=True):
         copy.got += take
-        left[f"leader:{copy.leader}"] -= take
-        left[f"follower:{copy.follower}"] -= take
+        for role in copy.roles:
+            left[role] -= take

@@ -19,7 +19,7 @@ from policies.throttle.rates import (
     uniform_plan,
 )
 from tests.policies.throttle.fluid import Copy, copies_of, seconds
-from tests.policies.throttle.moving import MB, WORKED_EXAMPLE, Partition
+from tests.policies.throttle.moving import GB, MB, WORKED_EXAMPLE, Partition
 from tests.policies.throttle.moving import copies_of as table_of
 
 ROLES = ("leader:101", "leader:102", "leader:103", "follower:103", "follower:104")
@@ -89,6 +89,33 @@ def test_a_rate_at_the_minimum_never_ends(partitions: list[Partition]) -> None:
             if (copy.leader if role.role == "leader" else copy.follower) == role.broker
         ]
         assert not all(copy.is_in_sync for copy in served)
+
+
+BACK = (Partition("t-0", [1, 2, 3], [1, 2, 3], 4 * MB, 9 * GB, isr=[1, 2], recovering=[3], missing={3: GB}),)
+"""Its followers' traffic is 8 MB/s at leader 1, twice what producers write."""
+ON_DISKS = tuple(
+    Partition(f"t-{number}", [5, 6], [5, 6], writes * MB, GB, isr=[5, 6], between_disks=[5])
+    for number, writes in enumerate((3, 2))
+)
+"""Both are copied at once, so broker 5 has to copy 5 MB/s, more than is written to either."""
+
+
+@pytest.mark.parametrize(
+    ("partitions", "low", "enough", "expected_s"),
+    [(BACK, 6 * MB, 9 * MB, 1000), (ON_DISKS, 4 * MB, 9 * MB, 500)],
+    ids=["recovery", "disk"],
+)
+def test_a_rate_between_the_write_rate_and_the_minimum_never_ends_and_is_refused(
+    partitions: Sequence[Partition], low: int, enough: int, expected_s: int
+) -> None:
+    assert all((row.writes or 0) < low for row in partitions), "the usual rule takes it for enough"
+    loads = loads_of(needs_of(table_of(*partitions)))
+    for rate, seconds_expected in ((low, None), (enough, expected_s)):
+        plan = uniform_plan(loads, RateRule(fixed_bytes_per_s=rate)).plan
+        assert (plan.feasible, plan.total_s) == (seconds_expected is not None, seconds_expected)
+        rates = dict.fromkeys(map(str, plan.rates), float(rate))
+        ends_s = ends_after(partitions, rates, most_s=5_000)
+        assert ends_s == (None if seconds_expected is None else pytest.approx(seconds_expected, rel=0.1))
 
 
 def loads_left(copies: Sequence[Copy]) -> list[Load]:
