@@ -171,7 +171,7 @@ def _triggers(now: Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger]
             yield "headroom"
     if _is_over_cap(now, rates, wanted):
         yield "over-cap"
-    if now.lists.is_left or any(role.is_disk and role not in now.lists.needing for role in rates):
+    if now.lists.is_left or any(role.is_disk for role in rates.keys() - set(now.lists.needing)):
         yield "moves-left"
 
 

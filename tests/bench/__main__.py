@@ -12,8 +12,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
+from tests.bench.copies_live import measure_copies_live
 from tests.bench.end_to_end import measure_burst, measure_end_to_end, measure_failover, measure_idle
 from tests.bench.ingest import measure_ingest, measure_recording, measure_replay
+from tests.bench.kafka_looks import measure_kafka_looks
 from tests.bench.policies import measure_policies, measure_round
 from tests.bench.pulsar_path import measure_pulsar
 from tests.bench.report import Section, page, section_lines, with_sections
@@ -35,6 +37,7 @@ PARTS: Mapping[str, Part] = {
     "splits": measure_splits,
     "throttles": measure_throttles,
     "kafka-rounds": measure_kafka_rounds,
+    "kafka-looks": measure_kafka_looks,
     "round": measure_round,
     "ingest": measure_ingest,
     "replay": measure_replay,
@@ -43,6 +46,7 @@ PARTS: Mapping[str, Part] = {
     "burst": measure_burst,
     "pulsar": measure_pulsar,
     "throttle-live": measure_throttle_live,
+    "copies-live": measure_copies_live,
     "idle": measure_idle,
     "failover": measure_failover,
 }

@@ -57,7 +57,7 @@ floor_bytes_per_s = {_RATE}
 
 
 @dataclass(frozen=True, slots=True)
-class _Prediction:
+class Prediction:
     """What a round predicted for the end."""
 
     at_s: float
@@ -77,15 +77,15 @@ class _Prediction:
 class _Run:
     """One move; seconds count from its start."""
 
-    before: _Prediction
+    before: Prediction
     """The last prediction before the start."""
     measured_s: float
     left: list[tuple[float, float]]
     """Samples: seconds, and the MB left."""
-    observed: list[_Prediction]
+    observed: list[Prediction]
     """Predictions of rounds that saw a slope, from ``_OBSERVED_AFTER_S`` on."""
 
-    def off_percent(self, prediction: _Prediction) -> float:
+    def off_percent(self, prediction: Prediction) -> float:
         """How far the end was from the predicted one, in percent of the time that the move took."""
         return 100 * abs(prediction.end_s - self.measured_s) / self.measured_s
 
@@ -159,7 +159,7 @@ def _run(size: int) -> _Run:
         rounds = [json.loads(value)["data"] for value in stage.values(stage.topics.audit)]
         stage.close()
         moving.close()
-    found = list(_predictions(rounds, began_unix_s))
+    found = list(predictions(rounds, began_unix_s))
     return _Run(
         before=[each for each in found if each.at_s <= 0][-1],
         measured_s=measured_s,
@@ -170,12 +170,12 @@ def _run(size: int) -> _Run:
     )
 
 
-def _predictions(rounds: list[dict[str, Any]], began_unix_s: float) -> Iterator[_Prediction]:
+def predictions(rounds: list[dict[str, Any]], began_unix_s: float) -> Iterator[Prediction]:
     """The predictions of the rounds that had an ETA and something to move."""
     for each in rounds:
         throttle = each["throttle"]
         if throttle is not None and throttle["eta_s"] is not None and throttle["partitions_moving_count"]:
-            yield _Prediction(
+            yield Prediction(
                 at_s=datetime.fromisoformat(throttle["as_of"]).timestamp() - began_unix_s,
                 eta_s=throttle["eta_s"],
                 basis=throttle["eta_basis"],
@@ -199,7 +199,7 @@ def _picture(run: _Run) -> str:
     )
 
 
-def _prediction_line(run: _Run, prediction: _Prediction) -> Line:
+def _prediction_line(run: _Run, prediction: Prediction) -> Line:
     """A line from what was left then to the predicted end."""
     left = min(run.left, key=lambda sample: abs(sample[0] - prediction.at_s))[1]
     points = [(prediction.at_s, left), (prediction.end_s, 0.0)]
