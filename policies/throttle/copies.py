@@ -6,7 +6,7 @@ the rate.
 
 A copy is *broken* where its destination is not alive, or where nothing is left to copy from: the partition has no live leader,
 and none of its in-sync sources, which alone may lead, is alive. A source that the move removes breaks nothing. A recovery whose
-broker is still away is no broken copy: it is *planned*, and begins when the broker is back.
+broker is still away is no broken copy: it is *planned*, and begins when the broker is back. One that had begun is broken.
 """
 
 from collections.abc import Collection
@@ -157,8 +157,13 @@ PartitionsByBroker = dict[int, list[str]]
 """Names of partitions by the broker they wait for, both ascending."""
 
 
-def broken_copies(copies: Copies, down: Collection[int]) -> PartitionsByBroker:
-    """The partitions whose copies wait for a broker in ``down``; of moves between disks none does."""
+def broken_copies(
+    copies: Copies, down: Collection[int], *, begun: Collection[int] = ()
+) -> PartitionsByBroker:
+    """The partitions whose copies wait for a broker in ``down``; of moves between disks none does.
+
+    A recovery on a broker in ``begun`` is one that had begun before its broker went away again.
+    """
     if not down:
         return {}
     has_source = copies.is_led() & ~np.isin(copies.leader, list(down))
@@ -167,7 +172,9 @@ def broken_copies(copies: Copies, down: Collection[int]) -> PartitionsByBroker:
     sources = in_sync | copies.sources.of_rows(without_in_sync)
     has_source[sources.rows[~_is_down(sources, down)]] = True
     without_source = sources.of_rows(~has_source & copies.is_replicated())
-    return _names(copies, copies.of_kind(REASSIGNMENT) | without_source, down)
+    recovering = copies.of_kind(RECOVERY)
+    ended = ReplicaSet(recovering.keys[_is_down(recovering, begun)])
+    return _names(copies, copies.of_kind(REASSIGNMENT) | ended | without_source, down)
 
 
 def kept_replicas_down(copies: Copies, down: Collection[int]) -> PartitionsByBroker:

@@ -34,10 +34,8 @@ def select_copies(memory: KafkaMemory, observation: Observation, settings: Throt
     else:
         copies = replace(copies, min_in_sync=np.full(len(copies), UNKNOWN, dtype=np.int64))
     copies = copies.take_copies(kept)
-    live = observation.live_brokers or frozenset()
-    begun = (copies.kind == DISK) | (
-        (copies.kind == RECOVERY) & np.isin(copies.destinations.brokers, sorted(live))
-    )
+    back = sorted(broker for broker, absence in memory.absences.items() if absence.is_large)
+    begun = (copies.kind == DISK) | ((copies.kind == RECOVERY) & np.isin(copies.destinations.brokers, back))
     is_moved = bool((copies.kind == REASSIGNMENT).any())
     return replace(
         observation, copies=copies, is_running=bool(begun.any()) or (observation.is_running and is_moved)

@@ -154,7 +154,7 @@ class Broken:
                 broker,
                 names,
                 f"broker {broker} {why}. Until then {join_names(names, _NAMES_SHOWN)} cannot be copied, nobody knows when the move is done, "
-                "and rates go up for minimums only. If it is gone for good, cancel these moves",
+                "and rates go up for minimums only. If it is gone for good, cancel these moves or move what it holds",
             )
         for broker, names in self.kept.items():
             yield _finding(
@@ -191,7 +191,8 @@ def observe_broken(
         down = silent | {broker for broker in never if str(broker) in failed}
     else:
         down = involved - observation.live_brokers
-    broken = broken_copies(copies, down | silent)
+    begun = [broker for broker, absence in memory.absences.items() if absence.is_large]
+    broken = broken_copies(copies, down | silent, begun=begun)
     kept = {  # what waits for nothing else
         broker: left
         for broker, names in kept_replicas_down(copies, down).items()

@@ -117,6 +117,11 @@ def test_a_recovery_whose_broker_is_away_is_planned_and_breaks_nothing():
     )
 
 
+def test_a_recovery_that_had_begun_is_broken_while_its_broker_is_away_again():
+    assert broken_copies(copies_of(BACK), {3}, begun={3}) == {3: ["t-0"]}
+    assert broken_copies(copies_of(BACK), {2}, begun={3}) == {}
+
+
 def test_under_min_isr_the_sources_leave_the_lists_and_the_others_run_at_their_minimum():
     cluster, room = (
         Cluster(settings=ThrottleSettings(min_change_interval_s=0)),

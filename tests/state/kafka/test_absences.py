@@ -149,3 +149,10 @@ def test_what_has_not_begun_is_planned(observation: Observation, progress: str):
     select_copies(memory, WELL, SETTINGS)
     select_copies(memory, seen(1, AWAY, BEHIND), SETTINGS)
     assert select_copies(memory, observation, SETTINGS).is_planned is (progress == "planned")
+
+
+def test_a_recovery_that_had_begun_is_not_planned_again_while_its_broker_is_away():
+    memory = KafkaMemory()
+    for observation in (WELL, seen(1, AWAY, BEHIND), seen(70, LIVE, lacking(50 * MB))):
+        select_copies(memory, observation, SETTINGS)
+    assert not select_copies(memory, seen(80, AWAY, BEHIND), SETTINGS).is_planned
