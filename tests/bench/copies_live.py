@@ -17,6 +17,7 @@ from pathlib import Path
 from deploy.local.kafka import LocalKafka
 from streaming.kafka.client import Unanswered
 from streaming.kafka.cluster import Partition
+from streaming.kafka.throttles import Throttle
 from streaming.settings import load
 from tests.bench.report import Row, Section
 from tests.bench.throttle_live import Line, plot, predictions
@@ -152,13 +153,20 @@ def _copied(lab: _Lab, before_s: float, foretold_s: float | None = None) -> _Cop
     return _Copied(lab.left, measured_s, foretold_s, after / before)
 
 
-def _recovery(*, away_s: float, is_paced: bool = True) -> _Copied:
+def _recoveries(*, times: int, away_s: float, is_paced: bool = True) -> list[_Copied]:
+    """A broker goes away and comes back, so many times."""
+    found = []
     with _lab(is_paced=is_paced) as lab:
-        before_s = time.monotonic()
-        _away(lab, away_s)
-        lab.begin()
-        lab.follow({"recovery": partial(lab.moving.behind_bytes, 3)})
-        return _copied(lab, before_s)
+        for _ in range(times):
+            lab.left, lab.felt_s = {}, 0.0
+            before_s = time.monotonic()
+            _away(lab, away_s)
+            lab.begin()
+            lab.follow({"recovery": partial(lab.moving.behind_bytes, 3)})
+            found.append(_copied(lab, before_s))
+            until(lambda: lab.moving.throttle() == Throttle(), what="a cluster without a throttle")
+            time.sleep(_BEFORE_S)
+    return found
 
 
 def _disks(*, bytes_each: int) -> _Copied:
@@ -265,8 +273,8 @@ def _draw(name: str, title: str, run: _Copied) -> None:
 def measure_copies_live(*, quick: bool) -> Section:
     """One run of each kind, and several of a broker that comes back with and without trimtab."""
     times, away_s = (1, 20.0) if quick else (_TIMES, _AWAY_S)
-    paced = [_recovery(away_s=away_s) for _ in range(times)]
-    free = [_recovery(away_s=away_s, is_paced=False) for _ in range(times)]
+    paced = _recoveries(times=times, away_s=away_s)
+    free = _recoveries(times=times, away_s=away_s, is_paced=False)
     disks = _disks(bytes_each=_FILL_BYTES // 4 if quick else _FILL_BYTES)
     every = _all(away_s=away_s)
     _draw("recovery", "A broker comes back", paced[0])

@@ -125,6 +125,16 @@ def _stop_broker(scene: Scene, fault: Fault) -> None:
     scene.world.start_broker(fault.broker)
 
 
+def _recover(scene: Scene, fault: Fault) -> None:
+    """Stop a broker until its throttle is set, and kill the executor and the controller while it recovers under it."""
+    scene.world.stop_broker(fault.broker, kill=fault.choice == "kill")
+    _wait(lambda: any("throttle" in line for line in scene.world.leftovers(scene.stage)))
+    time.sleep(fault.for_s)
+    scene.world.start_broker(fault.broker)
+    scene.companions["executor"].send(signal.SIGKILL, "all")
+    scene.supervisor.send(signal.SIGKILL, "all")
+
+
 def _freeze_broker(scene: Scene, fault: Fault) -> None:
     scene.world.signal_broker(fault.broker, signal.SIGSTOP)
     time.sleep(fault.for_s)
@@ -227,6 +237,7 @@ DEEDS: Mapping[str, Deed] = {
     "second-controller": _second,
     "restored-checkpoint": _restore,
     "stop-broker": _stop_broker,
+    "recover": _recover,
     "freeze-broker": _freeze_broker,
     "disk-full": _fill,
     "clock-jump": _jump,

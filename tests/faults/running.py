@@ -13,6 +13,7 @@ from kafka.errors import KafkaError
 from pulsar import PulsarException
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay
 
+from streaming.kafka.client import ClusterError
 from streaming.process.deadline import poll
 from tests.faults import oracle
 from tests.faults.doing import DEEDS, FAILOVER_DEEDS, Scene, is_paired
@@ -52,6 +53,15 @@ min_unload_bytes_per_s = 1
 [pulsar.guards]
 bundle_cooldown_s = 6
 max_unloads_per_hour_count = 0
+
+[kafka.rounds]
+length_s = 2
+lateness_s = 2
+warmup_rounds = 0
+
+[kafka.throttle]
+recovery_after_s = 1
+recovery_min_bytes = 1
 """
 """Rounds of two seconds, and a controller that acts in nearly each of them."""
 
@@ -114,15 +124,24 @@ def _run(scene: Scene, faults: Sequence[Fault], config: Path, *, is_pair: bool) 
 
 
 def _companions_end(scene: Scene) -> list[str]:
-    """End collectors first, so that nothing new is decided; end executors once they have answered all that is out."""
+    """Wait for the end of what is copied; end collectors, so that nothing new is decided, and executors once all that is out is answered."""
     if not scene.companions:
         return []
     topics = scene.stage.topics
 
+    def unsettled() -> list[str]:
+        try:
+            return scene.world.leftovers(scene.stage)
+        except (KafkaError, ClusterError) as error:  # brokers may still be on their way back
+            return [repr(error)]
+
+    settled = _becomes(lambda: not unsettled(), RECOVERY_S)
+    problems = [] if settled else unsettled()
+
     def found(check: Callable[[list[bytes], list[bytes]], list[str]]) -> list[str]:
         return check(scene.stage.values(topics.actions), scene.stage.values(topics.input))
 
-    problems = scene.companions["collector"].end()
+    problems += scene.companions["collector"].end()
     if not _becomes(lambda: not found(unanswered), RECOVERY_S):
         problems += found(unanswered)
     return [*problems, *scene.companions["executor"].end(), *found(misdone)]

@@ -66,6 +66,11 @@ _BOTH: Mapping[str, Draw] = {
     "clock-jump": _lasting(2, 8, "ahead", "far-ahead", "behind"),
     "garbage": _at_once(),
     "pause": _lasting(3, 8),
+    "kill-executor": _at_once(),
+    "freeze-executor": _lasting(1, 20),
+    "second-executor": _at_once(),
+    "kill-collector": _at_once(),
+    "freeze-collector": _lasting(1, 20),
 }
 KINDS: Mapping[System, Mapping[str, Draw]] = {
     "kafka": {
@@ -73,16 +78,12 @@ KINDS: Mapping[System, Mapping[str, Draw]] = {
         "cut-network": _lasting(1, 12, "cut", "hold"),
         "slow-network": _lasting(3, 10),
         "move-leaders": _at_once(),
+        "recover": _lasting(6, 15, "orderly", "kill"),
     },
     "pulsar": {
         **_BOTH,
         "unload-topics": _at_once(),
         "stop-bookie": _lasting(1, 8),
-        "kill-executor": _at_once(),
-        "freeze-executor": _lasting(1, 20),
-        "second-executor": _at_once(),
-        "kill-collector": _at_once(),
-        "freeze-collector": _lasting(1, 20),
     },
 }
 

@@ -1,8 +1,9 @@
 """Brokers that stay warm from schedule to schedule, what can be done to them, and the network to them, which is a proxy.
 
-A controller may reach the brokers through proxies; the harness itself, and consumers, reach them directly. On Pulsar each schedule has
-a namespace for trimtab's topics and one with traffic, which leans now to one half of the bundles, now to the other, so that there is
-always something to decide for the real collector and executor of that cluster.
+A controller may reach the brokers through proxies; the harness itself, collectors, executors and consumers reach them directly. On
+Pulsar each schedule has a namespace for trimtab's topics and one with traffic, which leans now to one half of the bundles, now to the
+other, so that there is always something to decide for the real collector and executor of that cluster. On Kafka each has a topic with
+traffic, so that a broker that was stopped has something to catch up with.
 """
 
 import asyncio
@@ -11,20 +12,25 @@ import threading
 import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import pulsar as pulsar_client
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import KafkaError, KafkaTimeoutError
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from deploy.local.kafka import LocalKafka, Node
 from deploy.local.processes import free_ports
 from deploy.local.pulsar import LocalPulsar
+from streaming.kafka.client import close_producer
+from streaming.kafka.cluster import KafkaCluster
+from streaming.kafka.throttles import Throttle
 from streaming.process.closeable import Closeable
 from streaming.pulsar.clients import close
 from streaming.pulsar.http import AdminError
+from tests.faults.schedule import System
 from tests.support.processes import meanwhile
 from tests.support.pulsar import CLUSTER, Lab, PulsarStage, connected
 from tests.support.stage import Stage, staged
@@ -208,9 +214,33 @@ class KafkaWorld:
         process.send_signal(signal_)
 
     @contextmanager
-    def companions(self, _stage: Stage, _config: Path) -> Iterator[Mapping[str, Sequence[str]]]:
+    def companions(self, stage: Stage, config: Path) -> Iterator[Mapping[str, Sequence[str]]]:
         """What runs beside the controller for the length of the block, as arguments of `trimtab`."""
-        yield {}
+        topic = _copied(stage)
+        with KafkaAdminClient(bootstrap_servers=stage.bootstrap) as admin:
+            replicas = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
+            admin.create_topics({topic: {"assignments": replicas}}, wait_for_metadata=True)
+        direct = config.read_text().replace(self._kafka.proxied_bootstrap, stage.bootstrap)
+        theirs = config.with_name("companions.toml")
+        theirs.write_text(f'{direct}\n[targets."{CLUSTER}".kafka]\nbootstrap = "{stage.bootstrap}"\n')
+        with meanwhile(partial(_write, stage.bootstrap, topic)):
+            yield _commands("kafka", theirs)
+
+    def leftovers(self, stage: Stage) -> list[str]:
+        """What is not as it was before anything was copied: a sentence each."""
+        topic = _copied(stage)
+        with KafkaAdminClient(bootstrap_servers=stage.bootstrap, request_timeout_ms=10_000) as admin:
+            kafka = KafkaCluster(admin)
+            found = kafka.throttle(topics=[topic], brokers=kafka.brokers()).throttle
+            behind = [
+                where[1]
+                for where, state in kafka.partitions([topic]).items()
+                if len(state.in_sync) < len(state.replicas)
+            ]
+        return [
+            *([] if found == Throttle() else [f"a throttle is set: {found}"]),
+            *([f"partitions {behind} are not in sync"] if behind else []),
+        ]
 
     def do(self, deed: str, stage: Stage, choice: str) -> None:
         """Do a deed that only this system has; called again with choice ``over`` at the end of one that lasts."""
@@ -241,6 +271,28 @@ class KafkaWorld:
             admin.elect_leaders(_PREFERRED, partitions, raise_errors=False)
 
 
+def _copied(stage: Stage) -> str:
+    return f"copied.{stage.name}"
+
+
+def _write(bootstrap: str, topic: str, stop: threading.Event) -> None:
+    """Records at a steady rate; lost ones do not matter."""
+    producer = KafkaProducer(bootstrap_servers=bootstrap, acks=1, max_block_ms=1_000)
+    while not stop.wait(_RECORD_S):
+        with suppress(KafkaError):
+            for partition in range(3):
+                producer.send(topic, b"x" * _RECORD_BYTES, partition=partition)
+    close_producer(producer, wait_s=1)
+
+
+def _commands(system: System, config: Path) -> dict[str, tuple[str, ...]]:
+    return {
+        program: (word, system, CLUSTER, "--config", str(config))
+        for program, word in (("collector", "collect"), ("executor", "execute"))
+    }
+
+
+_RECORD_S, _RECORD_BYTES = 0.05, 8_000
 _SEND_MS = 10_000
 _READY_S = 60.0
 _BUNDLES = 8
@@ -320,10 +372,10 @@ class PulsarWorld:
         del stage
         lab = Lab(self._pulsar, bundles_count=_BUNDLES)
         with _leaning_traffic(self._pulsar, [lab.topic_in(each) for each in lab.bundles()]):
-            yield {
-                program: (word, "pulsar", CLUSTER, "--config", str(config))
-                for program, word in (("collector", "collect"), ("executor", "execute"))
-            }
+            yield _commands("pulsar", config)
+
+    def leftovers(self, _stage: Stage) -> list[str]:
+        return []
 
     def reconnect(self, stage: Stage) -> None:
         """Do nothing: Pulsar's client finds out by itself."""

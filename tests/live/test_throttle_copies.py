@@ -18,8 +18,8 @@ from streaming.kafka.cluster import KafkaCluster
 from streaming.kafka.lags import Lags
 from streaming.kafka.throttles import Throttle, changes_of
 from streaming.settings import load
-from tests.support.moving import BROKERS, CLUSTER, Moving, TwoDisks, pipeline
-from tests.support.processes import Patience, Warm, until
+from tests.support.moving import BROKERS, CLUSTER, Moving, TwoDisks, collecting, pipeline
+from tests.support.processes import TRIMTAB, Child, Patience, Warm, until
 from tests.support.stage import Stage
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -70,6 +70,11 @@ def stage(kafka: LocalKafka, disks: TwoDisks, moving: Moving, tmp_path: Path) ->
     return made
 
 
+@pytest.fixture
+def config(stage: Stage) -> Path:
+    return stage.directory / "trimtab.toml"
+
+
 def actions(stage: Stage) -> list[dict[str, Any]]:
     return stage.data(stage.topics.actions)
 
@@ -102,9 +107,8 @@ def record_bytes(moving: Moving) -> float:
 
 
 def test_a_broker_that_comes_back_is_held_from_its_first_fetch_to_its_last(
-    disks: TwoDisks, moving: Moving, stage: Stage, warm: Warm
+    disks: TwoDisks, moving: Moving, stage: Stage, config: Path, warm: Warm
 ):
-    config = stage.directory / "trimtab.toml"
     settings = load(file=config, flags={}, environ={}).settings
     with warm.start("run", "--config", str(config), "--from", "earliest") as run:
         awaited = partial(Patience(BUDGET_S).until, running=[run])
@@ -164,9 +168,8 @@ def test_a_broker_that_comes_back_is_held_from_its_first_fetch_to_its_last(
 
 
 def test_a_move_between_disks_is_paced_and_the_rate_before_it_comes_back(
-    moving: Moving, stage: Stage, warm: Warm
+    moving: Moving, stage: Stage, config: Path, warm: Warm
 ):
-    config = stage.directory / "trimtab.toml"
     settings = load(file=config, flags={}, environ={}).settings
     moving.fill(30 * MB)
     disk, where = BrokerRole("disk", 1), (moving.topic, 0)
@@ -192,3 +195,104 @@ def test_a_move_between_disks_is_paced_and_the_rate_before_it_comes_back(
     by_hand(moving, disk, None)
     until(lambda: moving.throttle() == Throttle(), what="a broker without a rate")
     assert actions(stage)[0]["copies"] == {"disk": 1}
+
+
+def started(program: str, config: Path) -> Child:
+    """The controller or the executor, as a process of its own."""
+    words = {"run": ("run",), "execute": ("execute", "kafka", CLUSTER)}[program]
+    return Child((*TRIMTAB, *words, "--config", str(config)), config.with_name(f"{program}.log"))
+
+
+def in_sync(moving: Moving) -> bool:
+    """Whether all replicas are; a broker that comes back may not be reached at once."""
+    try:
+        return all(
+            len(state.in_sync) == len(state.replicas)
+            for state in moving.cluster.partitions([moving.topic]).values()
+        )
+    except Unanswered:
+        moving.connect()
+        return False
+
+
+def test_controller_and_executor_killed_in_the_middle_of_a_recovery_lose_no_throttle_and_leave_none(
+    disks: TwoDisks, moving: Moving, stage: Stage, config: Path
+):
+    settings = load(file=config, flags={}, environ={}).settings
+    awaited = Patience(BUDGET_S).until
+    with ExitStack() as stack:
+        stack.enter_context(moving.written(WRITES))
+        stack.enter_context(collecting(settings, cluster=CLUSTER))
+        first = [stack.enter_context(started(program, config)) for program in ("run", "execute")]
+        awaited(lambda: stage.data(stage.topics.audit), what="a round", running=first)
+        disks.stop_node(3)
+        stopped_s = time.monotonic()
+        awaited(lambda: rate_of(stage, "leader", 1), what="the leaders' side", running=first)
+        awaited(lambda: time.monotonic() - stopped_s > AWAY_S / 2, what="the broker to have missed enough")
+        disks.start_node(3)
+        moving.connect()
+        awaited(
+            lambda: rate_of(stage, "follower", 3), what="the rate of the broker that is back", running=first
+        )
+        awaited(lambda: BrokerRole("follower", 3) in moving.throttle().rates_bytes_per_s, what="it to be set")
+        for each in first:
+            each.close()
+        there = moving.throttle()
+        assert not in_sync(moving), "it is in the middle"
+
+        second = [stack.enter_context(started(program, config)) for program in ("run", "execute")]
+        assert moving.throttle() == there, "it holds while nobody is there"
+        awaited(lambda: in_sync(moving), what="broker 3 to be in sync", running=second)
+        awaited(lambda: moving.throttle() == Throttle(), what="a cluster without a throttle", running=second)
+    outcomes = {result["outcome"] for result in stage.data(stage.topics.input, "action-result.v1")}
+    assert outcomes <= {"succeeded", "skipped"}
+
+
+def test_a_recovery_a_reassignment_and_a_move_between_disks_at_once_share_one_plan(
+    disks: TwoDisks, moving: Moving, stage: Stage, config: Path, warm: Warm
+):
+    settings = load(file=config, flags={}, environ={}).settings
+    other = Moving(disks, {0: (1, 2)})
+    other.fill(30 * MB)
+    moving.fill(30 * MB)
+    disk, where = BrokerRole("disk", 1), (moving.topic, 0)
+    logs = moving.cluster.log_sizes([where], [1])
+    (path,) = set(logs.directories[1]) - {logs.directory_of[where][1]}
+    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        awaited = partial(Patience(BUDGET_S).until, running=[run])
+        with moving.written(WRITES), other.written(WRITES), pipeline(settings, cluster=CLUSTER):
+            awaited(lambda: stage.data(stage.topics.audit), what="a round")
+            disks.stop_node(3)
+            stopped_s = time.monotonic()
+            awaited(lambda: rate_of(stage, "leader", 1), what="the leaders' side")
+            awaited(
+                lambda: time.monotonic() - stopped_s > AWAY_S / 2, what="the broker to have missed enough"
+            )
+            by_hand(moving, disk, 500_000)
+            disks.start_node(3)
+            for each in (moving, other):
+                each.connect()
+            moving.admin.alter_replica_log_dirs({(*where, 1): path})
+            other.begin({0: (1, 3)})
+            kinds = {"recovery", "reassignment", "disk"}
+            awaited(
+                lambda: [action for action in actions(stage) if kinds <= action["copies"].keys()],
+                what="one action for all kinds",
+            )
+            awaited(lambda: in_sync(moving) and not other.is_moving(), what="all replicas to be in sync")
+            awaited(
+                lambda: moving.cluster.log_sizes([where], [1]).directory_of[where][1] == path,
+                what="the replica in its new directory",
+            )
+            awaited(
+                lambda: moving.throttle() == other.throttle() == Throttle(rates_bytes_per_s={disk: 500_000}),
+                what="the throttle from before",
+            )
+        assert run.terminate() == 0
+    by_hand(moving, disk, None)
+    other.close()
+    last = [action for action in actions(stage) if kinds <= action["copies"].keys()][-1]
+    assert last["follower_rate_bytes_per_s"]["3"] > 5 * WRITES, "one rate for all that broker 3 receives"
+    assert last["disk_rate_bytes_per_s"] == {"1": 2 * MB}
+    results = stage.data(stage.topics.input, "action-result.v1")
+    assert all(result["outcome"] == "succeeded" for result in results), results

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Literal
 from uuid import uuid4
 
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
@@ -79,27 +80,43 @@ class Moving:
         """Take a new client: kafka-python remembers the broker that answers as controller, even one that has gone."""
         self.admin = KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap)
 
-    def fill(self, bytes_each: int) -> None:
+    def fill(self, bytes_each: int, *, record_bytes: int = _FILL_BYTES) -> None:
         """Write so much to each partition."""
         with KafkaProducer(bootstrap_servers=self.kafka.bootstrap, acks="all") as producer:
-            for _ in range(bytes_each // _FILL_BYTES):
+            for _ in range(bytes_each // record_bytes):
                 for number in self.assigned:
-                    producer.send(self.topic, b"x" * _FILL_BYTES, partition=number)
+                    producer.send(self.topic, b"x" * record_bytes, partition=number)
             producer.flush()
 
-    def written(self, bytes_per_s: int) -> AbstractContextManager[None]:
-        """Producers write so much to each partition until the end of the block."""
-        return meanwhile(partial(self._write, bytes_per_s))
+    def written(
+        self, bytes_per_s: int, *, waits: list[tuple[float, float]] | None = None
+    ) -> AbstractContextManager[None]:
+        """Producers write so much to each partition until the end of the block.
 
-    def _write(self, bytes_per_s: int, stop: threading.Event) -> None:
-        producer = KafkaProducer(bootstrap_servers=self.kafka.bootstrap, acks=1, batch_size=2 * RECORD_BYTES)
+        With ``waits`` they wait for all in-sync replicas, and note when each record was sent, and how long that took, in seconds.
+        """
+        return meanwhile(partial(self._write, bytes_per_s, waits))
+
+    def _write(
+        self, bytes_per_s: int, waits: list[tuple[float, float]] | None, stop: threading.Event
+    ) -> None:
+        acks: Literal[1, "all"] = 1 if waits is None else "all"
+        producer = KafkaProducer(
+            bootstrap_servers=self.kafka.bootstrap, acks=acks, batch_size=2 * RECORD_BYTES
+        )
+
+        def note(sent_s: float, _answer: object) -> None:
+            if waits is not None:
+                waits.append((sent_s, time.monotonic() - sent_s))
+
         began_s, sent, burst = time.monotonic(), 0, int(_BURST_S * bytes_per_s / RECORD_BYTES)
         try:
             while not stop.wait(_STEP_S):
                 due = int((time.monotonic() - began_s) * bytes_per_s / RECORD_BYTES)
                 for _ in range(min(due - sent, burst)):
                     for number in self.assigned:
-                        producer.send(self.topic, b"x" * RECORD_BYTES, partition=number)
+                        record = producer.send(self.topic, b"x" * RECORD_BYTES, partition=number)
+                        record.add_callback(partial(note, time.monotonic()))
                 sent = due
         finally:
             close_producer(producer, wait_s=1)
@@ -140,6 +157,15 @@ class Moving:
             for broker in set(target[each[1]]) - set(self.assigned[each[1]])
         )
 
+    def behind_bytes(self, broker: int) -> int | None:
+        """What a broker's replicas lack by their offsets, of what ``written`` wrote; None while it does not tell of all of them."""
+        states = self.cluster.partitions([self.topic])
+        own = self.cluster.replica_end_offsets(broker, states)
+        ends = self.cluster.end_offsets({where: state.leader for where, state in states.items()})
+        if len(own) < len(states) or len(ends) < len(states):
+            return None
+        return sum(max(ends[where] - own[where], 0) for where in states) * RECORD_BYTES
+
     def throttle(self) -> Throttle:
         """All that is set on the topic and on any broker."""
         return KafkaCluster(self.admin).throttle(topics=[self.topic], brokers=BROKERS).throttle
@@ -153,9 +179,8 @@ class Moving:
 
 
 @contextmanager
-def pipeline(settings: Settings, *, cluster: str) -> Iterator[tuple[KafkaCollector, ThrottleLoop]]:
-    """Collector and executor of a cluster, at work until the end of the block."""
-    target = settings.targets[cluster].kafka
+def collecting(settings: Settings, *, cluster: str) -> Iterator[KafkaCollector]:
+    """A cluster's collector, at work until the end of the block."""
     with ExitStack() as stack:
         sink = stack.enter_context(
             KafkaEvents(
@@ -164,23 +189,37 @@ def pipeline(settings: Settings, *, cluster: str) -> Iterator[tuple[KafkaCollect
                 max_record_bytes=settings.controller.max_record_bytes,
             )
         )
+        target = settings.targets[cluster].kafka
         collector = KafkaCollector(
             settings, CollectorMetrics(cluster), cluster=cluster, target=target, sink=sink
         )
         stack.callback(collector.close)
+        stack.enter_context(_at_work(collector))
+        yield collector
+
+
+@contextmanager
+def pipeline(settings: Settings, *, cluster: str) -> Iterator[tuple[KafkaCollector, ThrottleLoop]]:
+    """Collector and executor of a cluster, at work until the end of the block."""
+    with ExitStack() as stack:
+        collector = stack.enter_context(collecting(settings, cluster=cluster))
+        target = settings.targets[cluster].kafka
         executor = start(
             stack, settings, ExecutorMetrics(cluster), cluster=cluster, target=target, dry_run=False
         )
-        threads = [threading.Thread(target=each.run, daemon=True) for each in (collector, executor)]
-        for thread in threads:
-            thread.start()
-        try:
-            yield collector, executor
-        finally:
-            collector.stop()
-            executor.stop()
-            for thread in threads:
-                thread.join()
+        stack.enter_context(_at_work(executor))
+        yield collector, executor
+
+
+@contextmanager
+def _at_work(program: KafkaCollector | ThrottleLoop) -> Iterator[None]:
+    thread = threading.Thread(target=program.run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        program.stop()
+        thread.join()
 
 
 def planned(path: Path, topic: str, target: Target) -> None:
