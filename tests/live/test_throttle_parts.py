@@ -162,7 +162,7 @@ def test_a_sweep_reports_what_moves_and_who_is_down(
     logs = {each.broker: each.logs for each in found if isinstance(each, KafkaLoadReport)}
     assert logs.keys() == {"1", "2", "3"}
     assert (logs["1"].rates["leader"], logs["3"].rates["follower"]) == (20_000, 20_000)
-    ((_, partition, log_size_bytes, end_offset),) = logs["1"].replicas.columns.tolist()
+    ((_, partition, log_size_bytes, end_offset, *_),) = logs["1"].replicas.columns.tolist()
     assert (partition, end_offset) == (0, 50)
     assert log_size_bytes >= 5_000_000
 

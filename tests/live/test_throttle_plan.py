@@ -135,7 +135,7 @@ def test_a_request_that_does_not_fit_is_refused(
 def test_a_misspelt_setting_that_kafka_accepts_is_found(
     admin: KafkaAdminClient, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("streaming.kafka.cluster._SEEN_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("streaming.kafka.throttles._SEEN_TIMEOUT_S", 0.0)
     change = Change(
         kind=ConfigResourceType.BROKER, name="1", key="leader.replication.throttle.rate", value="5000000"
     )
