@@ -126,11 +126,17 @@ def _stop_broker(scene: Scene, fault: Fault) -> None:
 
 
 def _recover(scene: Scene, fault: Fault) -> None:
-    """Stop a broker until its throttle is set, and kill the executor and the controller while it recovers under it."""
-    scene.world.stop_broker(fault.broker, kill=fault.choice == "kill")
-    _wait(lambda: any("throttle" in line for line in scene.world.leftovers(scene.stage)))
-    time.sleep(fault.for_s)
-    scene.world.start_broker(fault.broker)
+    """Stop a broker until its throttle is set, and kill the executor and the controller while it recovers under it.
+
+    Never broker 1: it is the only controller of the local cluster, without which nobody sees that a broker is away.
+    """
+    number = 2 + fault.broker % 2
+    scene.world.stop_broker(number, kill=fault.choice == "kill")
+    try:
+        _wait(lambda: any("throttle" in line for line in scene.world.leftovers(scene.stage)))
+        time.sleep(fault.for_s)
+    finally:
+        scene.world.start_broker(number)
     scene.companions["executor"].send(signal.SIGKILL, "all")
     scene.supervisor.send(signal.SIGKILL, "all")
 

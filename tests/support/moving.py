@@ -50,7 +50,7 @@ class TwoDisks(LocalKafka):
 
     def _more_properties(self, node: Node) -> str:
         return (
-            "replica.fetch.max.bytes=65536\nreplica.fetch.backoff.ms=100\n"
+            "replica.fetch.max.bytes=131072\nreplica.fetch.backoff.ms=100\n"
             f"log.dirs={node.store},{node.store}-2\n"
         )
 
