@@ -160,8 +160,8 @@ class Moving:
     def behind_bytes(self, broker: int) -> int | None:
         """What a broker's replicas lack by their offsets, of what ``written`` wrote; None while it does not tell of all of them."""
         states = self.cluster.partitions([self.topic])
-        own = self.cluster.replica_end_offsets(broker, states)
         ends = self.cluster.end_offsets({where: state.leader for where, state in states.items()})
+        own = self.cluster.replica_end_offsets(broker, states)  # later, so that one in sync lacks nothing
         if len(own) < len(states) or len(ends) < len(states):
             return None
         return sum(max(ends[where] - own[where], 0) for where in states) * RECORD_BYTES
