@@ -269,7 +269,7 @@ def test_a_recovery_a_reassignment_and_a_move_between_disks_at_once_share_one_pl
 ):
     settings = load(file=config, flags={}, environ={}).settings
     other = Moving(disks, {0: (1, 2)})
-    other.fill(30 * MB)
+    other.fill(60 * MB)
     moving.fill(30 * MB)
     disk, where = BrokerRole("disk", 1), (moving.topic, 0)
     logs = moving.cluster.log_sizes([where], [1])
@@ -311,6 +311,6 @@ def test_a_recovery_a_reassignment_and_a_move_between_disks_at_once_share_one_pl
     assert last["follower_rate_bytes_per_s"]["3"] >= RATE > 5 * WRITES, (
         "one rate for all that broker 3 receives"
     )
-    assert last["disk_rate_bytes_per_s"] == {"1": 2 * MB}
+    assert WRITES < last["disk_rate_bytes_per_s"]["1"] <= 2 * MB
     results = stage.data(stage.topics.input, "action-result.v1")
     assert all(result["outcome"] == "succeeded" for result in results), results
