@@ -98,9 +98,13 @@ def throttle_facts(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
     eta = "" if throttle.eta_s is None else f", {takes} {duration(throttle.eta_s)}"
     lines = [f"{throttle.outcome}, partitions {what}: {copied}{eta}"]
     for broker, since in throttle.recovering.items():
-        how = "is away, and recovers when it is back" if since is None else f"recovers since {time_text(since)}"
+        how = (
+            "is away, and recovers when it is back" if since is None else f"recovers since {time_text(since)}"
+        )
         lines.append(f"broker {broker} {how}")
-    lines += [f"{name} is under min.insync.replicas: other copies make room" for name in throttle.under_min_isr]
+    lines += [
+        f"{name} is under min.insync.replicas: other copies make room" for name in throttle.under_min_isr
+    ]
     yield "throttle", lines
     would_be = "would be " if data.mode == "dry-run" else ""
     rates = throttle.rates_bytes_per_s.items()

@@ -16,7 +16,7 @@ from kafka.protocol.admin import DescribeLogDirsRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from policies.throttle.copies import NO_LEADER
-from streaming.kafka.client import ClusterError, Unanswered, connected
+from streaming.kafka.client import ClusterError, Unanswered, connected, describe_error
 from streaming.kafka.link import KafkaLink
 from streaming.kafka.throttles import Change, ThrottlesFound, make_change, read_throttles
 from streaming.settings import KafkaTarget

@@ -20,7 +20,7 @@ from kafka.errors import KafkaError
 from policies.throttle.copies import LARGEST_NUMBER
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.roles import LIST_ROLES, ROLES, BrokerRole, ListRole, Role
-from streaming.kafka.client import ClusterError
+from streaming.kafka.client import ClusterError, describe_error
 from streaming.process.deadline import poll
 
 _ALWAYS_THERE = {ConfigResourceType.TOPIC: "cleanup.policy", ConfigResourceType.BROKER: "node.id"}
@@ -130,7 +130,9 @@ def make_change(admin: KafkaAdminClient, change: Change) -> None:
     try:
         answer = admin.alter_configs([resource], raise_on_unknown=False)
     except KafkaError as error:
-        raise ClusterError(f"{change}: not set, {describe_error(error)}{_hint(change, repr(error))}") from error
+        raise ClusterError(
+            f"{change}: not set, {describe_error(error)}{_hint(change, repr(error))}"
+        ) from error
     outcome = answer.get(change.kind.name.lower(), {}).get(change.name)
     if outcome != "OK":
         raise ClusterError(f"{change}: refused by Kafka: {outcome}{_hint(change, str(outcome))}")

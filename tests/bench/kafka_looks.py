@@ -118,7 +118,7 @@ def measure_kafka_looks(*, quick: bool) -> Section:
     """A look at everything, and one at what is known to be behind."""
     share = 100 if quick else 1
     brokers = _Brokers(brokers_count=_BROKERS_COUNT, partitions_count=_PARTITIONS_COUNT // share)
-    cluster, finder, now_ms = KafkaCluster(brokers), CopyFinder(), 0  # type: ignore[arg-type]
+    cluster, finder, now_ms = KafkaCluster(brokers), CopyFinder("bench"), 0  # type: ignore[arg-type]
 
     def look(*, pause_ms: int) -> None:
         nonlocal now_ms

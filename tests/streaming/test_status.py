@@ -423,13 +423,13 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
     assert "Findings" not in round_text(round_event(ROUND, findings=section()))
 
 
-def test_a_round_of_a_kafka_cluster_is_told_with_what_moves_and_not_with_bundles():
+def test_a_round_of_a_kafka_cluster_is_told_with_what_is_copied_and_not_with_bundles():
     text = round_text(round_event(of_kafka(THROTTLE)))
-    assert "Reassignments:\n  throttle  waiting, partitions moving: 1\n" in text
+    assert "Copies:\n  throttle  waiting, partitions copied: 1\n" in text
     assert "  rates     leader:101 30 bytes/s\n            follower:104 40 bytes/s\n" in text
     assert "undle" not in text
     nothing = msgspec.structs.replace(of_kafka(THROTTLE), throttle=None)
-    assert "Reassignments: none was judged\n" in round_text(round_event(nothing))
+    assert "Copies: none was judged\n" in round_text(round_event(nothing))
 
 
 @pytest.mark.parametrize(
