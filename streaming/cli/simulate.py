@@ -22,6 +22,7 @@ from state.overlay import epoch_ms
 from streaming.cli.options import TIME_HELP, Moment, example, read_settings
 from streaming.cli.output import format_option, progress, render
 from streaming.process.exits import WrongUse, raised_as, words_of
+from streaming.process.stop_signals import interrupted_by_sigterm
 from streaming.settings import ClusterSettingsSource, ControllerSettings, Settings
 from streaming.simulator.scenarios import SCENARIOS, limit_hours
 from streaming.simulator.setup import SESSIONS_COUNT
@@ -190,7 +191,7 @@ def simulate_command(
         range(first_seed, first_seed + seeds_count),
         [NOBODY, *candidates, PERFECT],
     )
-    with progress(len(jobs), "simulate") as advance:
+    with interrupted_by_sigterm(), progress(len(jobs), "simulate") as advance:
         runs = play_all(jobs, processes, advance)
     if html is not None:
         from streaming.simulator.page import render_page  # noqa: PLC0415  the plotting library takes a second
@@ -344,7 +345,7 @@ def backtest_command(
                 keeps_recorded_moves=recorded_moves == "keep",
             )
         ]
-        with progress(len(jobs), "backtest") as advance:
+        with interrupted_by_sigterm(), progress(len(jobs), "backtest") as advance:
             results = play_all(jobs, processes, advance)
     closed = [each for each in results if not isinstance(each, backtest.Opened)]
     opened = [each for each in results if isinstance(each, backtest.Opened)]

@@ -61,10 +61,16 @@ def stopped_by_signals(stop: Callable[[signal.Signals], None]) -> Iterator[None]
 @contextmanager
 def watched() -> Iterator[None]:
     """A block that only shows something, for as long as a person looks: Ctrl-C and SIGTERM end it anywhere. Only for the main thread."""
+    with suppress(KeyboardInterrupt), interrupted_by_sigterm():
+        yield
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """A block in which SIGTERM is a ``KeyboardInterrupt``, as Ctrl-C is. Only for the main thread."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with suppress(KeyboardInterrupt):
-            yield
+        yield
     finally:
         signal.signal(signal.SIGTERM, before)
 

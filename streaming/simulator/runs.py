@@ -6,8 +6,11 @@ give the same bytes.
 
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
@@ -274,9 +277,38 @@ def play_all(
             advance(1)
         return runs
     context = multiprocessing.get_context("spawn")  # a fork would copy whatever threads the program has
-    with ProcessPoolExecutor(count, mp_context=context) as pool:
-        futures = [pool.submit(job) for job in jobs]
-        for done in as_completed(futures):
-            done.result()
-            advance(1)
-        return [done.result() for done in futures]
+    others = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(count, mp_context=context, initializer=_end_with_parent) as pool:
+        try:
+            with _deaf_children():
+                futures = [pool.submit(job) for job in jobs]
+            for done in as_completed(futures):
+                done.result()
+                advance(1)
+            return [done.result() for done in futures]
+        except BaseException:  # the pool would first finish what runs, which takes minutes
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.kill()
+            raise
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes that are started inside hear neither Ctrl-C, which a terminal sends to all of them, nor SIGTERM, from their first moment."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent() -> None:
+    """Let this worker end when the program was killed: it would wait for its next job for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def end() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()

@@ -67,6 +67,7 @@ ALLOWED = {
     "streaming/planner/throttle_cluster.py::_measure::wait": "sleeps for the interval it is given",
     "streaming/cli/facts.py::gather_facts::with ThreadPoolExecutor": "each look has a limit, `attempt`",
     "streaming/cli/facts.py::gather_facts::result()": "the same",
+    "streaming/simulator/runs.py::_end_with_parent.end::join()": "a daemon that waits for the end of the program",
     "streaming/simulator/runs.py::play_all::as_completed": "runs as long as the simulation takes; a person watches",
     "streaming/simulator/runs.py::play_all::result()": "the same: the run has ended",
     "deploy/local/watch.py::main::while True": "runs until Ctrl-C, in steps",
