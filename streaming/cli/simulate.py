@@ -28,6 +28,7 @@ from streaming.simulator.scenarios import SCENARIOS, limit_hours
 from streaming.simulator.setup import SESSIONS_COUNT
 
 if TYPE_CHECKING:
+    from streaming.controller.replay import RecordedEvents
     from streaming.simulator.backtest import Survey
     from streaming.simulator.differences import Backtest
     from streaming.simulator.runs import Candidate
@@ -92,6 +93,17 @@ def _refuse_unreadable(sources: str) -> Iterator[None]:
         yield
     except (NoFleet, NoRecording, BadRecording, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise WrongUse(f"{sources}: {error}") from error
+
+
+@contextmanager
+def _explain_no_fleet(recorded: "RecordedEvents") -> Iterator[None]:
+    """A recording without a fleet is described, so that a person sees what is wrong with it."""
+    from streaming.simulator.backtest import NoFleet  # noqa: PLC0415  see `commands`
+
+    try:
+        yield
+    except NoFleet as error:
+        raise NoFleet(recorded.explain_lack(str(error))) from error
 
 
 def _card_table(title: str, rows: "dict[str, Figures]", columns: "Sequence[Column]") -> str:
@@ -229,7 +241,9 @@ def _read_recording(file: str) -> "list[tuple[str, Build, str]]":
 
     most_bytes = ControllerSettings().max_record_bytes
     with _refuse_unreadable(file):
-        fleets = recorded_fleets(RecordedEvents(files=files_of([file]), max_record_bytes=most_bytes)())
+        recorded = RecordedEvents(files=files_of([file]), max_record_bytes=most_bytes)
+        with _explain_no_fleet(recorded):
+            fleets = recorded_fleets(recorded())
     return [
         (name, fleet, f"a fleet like {name} in {file}, with traffic made up anew")
         for name, fleet in fleets.items()
@@ -332,7 +346,8 @@ def backtest_command(
         )
         counts = recorded_settings == "keep"
         read = partial(backtest.with_settings, recorded, count=counts, except_policy=bool(policies))
-        surveys = list(backtest.survey(read()).values())
+        with _explain_no_fleet(recorded):
+            surveys = list(backtest.survey(read()).values())
         jobs = [
             job
             for survey in surveys
@@ -390,7 +405,11 @@ def _files(
     if address is None:
         missing = [source for source in sources if not Path(source).exists()]
         if missing:
-            raise WrongUse(f"{', '.join(missing)}: neither a recording nor kafka://… nor pulsar://…")
+            is_address = any("://" in source for source in missing)
+            found = "no such address" if is_address else "no such file or folder"
+            raise WrongUse(
+                f"{', '.join(missing)}: {found}; give a recording of `trimtab record`, a folder of them, kafka://… or pulsar://…"
+            )
         with raised_as(WrongUse, NoRecording):
             files = files_of(sources)
         yield files

@@ -7,15 +7,17 @@ publishes; a rejected event without coordinates carries its file and line.
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from policies.wording import counted, time_text
 from state.closing import Identity
 from state.controller import Controller
 from state.events import Control, Event
-from state.outputs import Output
+from state.outputs import Output, rfc3339
 from state.settings import SettingsSource
 from state.store import DictStore
 from streaming.contract.decode import decode
@@ -187,6 +189,29 @@ class RecordedEvents:
                 for cluster, event in read_events(stream, file, self.max_record_bytes):
                     if self._is_within(event):
                         yield cluster, event
+
+    def explain_lack(self, lack: str) -> str:
+        """Why the files lack something, by all that is in them, whatever the time asked for. Raises as a call does."""
+        lines_count = refused_count = 0
+        first_ms, last_ms = math.inf, -math.inf
+        for file in self.files:
+            with opened_for_reading(file) as stream:
+                for record, _ in _records(stream, file, self.max_record_bytes):
+                    lines_count += 1
+                    _, event, _ = decode(record.value)
+                    if not isinstance(event, Event):
+                        refused_count += 1
+                    elif not isinstance(event, Control):  # it may be far older than the rest
+                        first_ms, last_ms = min(first_ms, event.time_ms), max(last_ms, event.time_ms)
+        refused = f"{counted(refused_count, 'line')} refused"
+        if last_ms < first_ms:
+            found = f"no line of it is a usable report ({refused})" if lines_count else "it is empty"
+            return f"{found}; expected a recording of `trimtab record`"
+        within = "" if self.since_ms is None and self.until_ms is None else " in the time asked for"
+        first, last = (time_text(rfc3339(int(each))) for each in (first_ms, last_ms))
+        return (
+            f"{lack}{within}; its reports are from {first} to {last}{', ' + refused if refused_count else ''}"
+        )
 
     def _is_within(self, event: Event) -> bool:
         if self.since_ms is not None and event.time_ms < self.since_ms and not isinstance(event, Control):

@@ -181,9 +181,7 @@ def survey(events: Iterable[tuple[str, Event]]) -> dict[str, Survey]:
         name: each.survey(name, controls[name]) for name, each in sorted(clusters.items()) if each.is_fleet
     }
     if not found:
-        raise NoFleet(
-            "it has no Pulsar cluster with two brokers and a bundle, in the time that --from and --to leave of it"
-        )
+        raise NoFleet("it has no Pulsar cluster with two brokers and a bundle")
     return found
 
 

@@ -61,9 +61,7 @@ def recorded_fleets(events: Iterable[tuple[str, Event]]) -> dict[str, Build]:
             )
             fleets[cluster] = partial(_begin, setup)
     if not fleets:
-        raise NoFleet(
-            "it has no Pulsar cluster with two brokers and a bundle, so there is nothing to simulate"
-        )
+        raise NoFleet("it has no Pulsar cluster with two brokers and a bundle")
     return fleets
 
 

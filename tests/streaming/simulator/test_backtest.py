@@ -117,8 +117,8 @@ def test_without_recorded_moves_what_somebody_did_by_hand_has_not_happened():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([__file__], "no Pulsar cluster"),
-        (["nowhere.ndjson"], "nowhere.ndjson: neither a recording nor kafka://"),
+        (["nowhere.ndjson"], "nowhere.ndjson: no such file or folder; give a recording"),
+        (["kafak://here:9092"], "kafak://here:9092: no such address; give a recording"),
         (["--policy", "avg-shedder", "--policy", "avg-shedder", RECORDING], "two candidates are the same"),
         (["--from", "2026-11-21T13:22:00", RECORDING], "has no offset: add Z for UTC"),
         (["kafka://127.0.0.1:1", RECORDING], "give one address, or files"),
@@ -128,6 +128,45 @@ def test_what_cannot_be_compared_is_refused_with_the_remedy(arguments: list[str]
     done = backtest(*arguments)
     assert done.exit_code == 2
     assert message in done.output
+
+
+GARBAGE = b"\x00\xff\n" * 3
+OTHER_JSON = b'{"version": 1,\n"partitions": []}\n'
+ONE_LINE = gzip.decompress(Path(RECORDING).read_bytes()).splitlines(keepends=True)[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (GARBAGE, "no line of it is a usable report (3 lines refused); expected a recording"),
+        (OTHER_JSON, "no line of it is a usable report (2 lines refused); expected a recording"),
+        (b"", "it is empty; expected a recording of `trimtab record`"),
+        (
+            ONE_LINE,
+            "it has no Pulsar cluster with two brokers and a bundle; its reports are from 2026-11-21T",
+        ),
+        (ONE_LINE + GARBAGE, ", 3 lines refused"),
+    ],
+    ids=["garbage", "other JSON", "empty", "one report", "one report and garbage"],
+)
+@pytest.mark.parametrize("command", [["backtest"], ["simulate", "--from"]], ids=["backtest", "simulate"])
+def test_a_recording_without_a_fleet_is_described(
+    tmp_path: Path, command: list[str], content: bytes, told: str
+):
+    file = tmp_path / "given"
+    file.write_bytes(content)
+    done = CliRunner().invoke(main, [*command, str(file)])
+    assert done.exit_code == 2
+    assert f"{file}: " in done.output
+    assert told in done.output
+
+
+def test_of_a_time_without_reports_the_time_of_the_recording_is_told():
+    told = backtest("--from", "2030-01-01T00:00:00Z", RECORDING).output
+    assert (
+        "two brokers and a bundle in the time asked for; its reports are from 2026-11-21T13:21:25Z to "
+        in told
+    )
 
 
 def test_an_empty_folder_is_refused_by_name(tmp_path: Path):
