@@ -52,7 +52,7 @@ def diagnose(value: bytes, key: str | None, error: Exception) -> tuple[str, Reje
     except RecursionError:
         return _reject_text("nested too deeply")
     if not isinstance(event, dict):
-        detail = f"expected a JSON object, found {type(event).__name__}"
+        detail = f"expected a JSON object, found {_describe_kind(event)}"
         return "", Rejection(reason="not-cloudevent", detail=detail)
     reason, detail = next(_problems(event, key), (None, ""))
     if reason is None and not isinstance(error, msgspec.ValidationError):
@@ -75,24 +75,24 @@ def _problems(event: dict[str, Any], key: str | None) -> Iterator[_Problem]:
     for place, value in _numbers(event.get("data")):
         if (isinstance(value, float) and not math.isfinite(value)) or value in _NOT_FINITE_TEXT:
             where = ascii(_path(place))[1:-1][:SHOWN_CHARACTERS]
-            yield "not-finite", f"{where} is {_shorten(value)}, expected a finite number"
+            yield "not-finite", f"{where} is {shorten(value)}, expected a finite number"
 
 
 def _envelope_problems(event: dict[str, Any]) -> Iterator[_Problem]:
     if event.get("specversion") != "1.0":
-        version = _shorten(event.get("specversion"))
+        version = _describe_value(event, "specversion")
         yield "not-cloudevent", f"specversion is {version}, expected '1.0' (CloudEvents, structured JSON)"
     for name in ("id", "source", "type"):
         if not isinstance(event.get(name), str) or not event[name]:
-            yield "not-cloudevent", f"{name} is {_shorten(event.get(name))}, expected a non-empty string"
+            yield "not-cloudevent", f"{name} is {_describe_value(event, name)}, expected a non-empty string"
         if len(event[name]) > MAX_NAME_CHARACTERS:
             yield "not-cloudevent", _describe_length(name, event[name])
     if event["type"] not in _KNOWN_TYPES:
         known = ", ".join(sorted(_KNOWN_TYPES))
-        yield "unknown-type", f"type is {_shorten(event['type'])}, expected one of {known}"
+        yield "unknown-type", f"type is {shorten(event['type'])}, expected one of {known}"
     content = event.get("datacontenttype")
     if content is not None and not isinstance(content, str):
-        yield "not-cloudevent", f"datacontenttype is {_shorten(content)}, expected 'application/json'"
+        yield "not-cloudevent", f"datacontenttype is {shorten(content)}, expected 'application/json'"
 
 
 def _cluster_problems(event: dict[str, Any], key: str | None) -> Iterator[_Problem]:
@@ -105,23 +105,23 @@ def _cluster_problems(event: dict[str, Any], key: str | None) -> Iterator[_Probl
         or cluster.endswith("\n")
     ):
         expected = "expected 1 to 100 of the characters A-Z a-z 0-9 . _ -"
-        yield "invalid-cluster", f"cluster is {_shorten(cluster)}, {expected}"
+        yield "invalid-cluster", f"cluster is {shorten(cluster)}, {expected}"
     if key is not None and key != cluster:
-        detail = f"the record's key is {_shorten(key)}, its cluster {cluster!r}: they must be equal"
+        detail = f"the record's key is {shorten(key)}, its cluster {cluster!r}: they must be equal"
         yield "cluster-mismatch", detail
 
 
 def _attribute_problems(event: dict[str, Any]) -> Iterator[_Problem]:
     subject = event.get("subject")
     if not isinstance(subject, str) or not subject:
-        yield "no-subject", f"subject is {_shorten(subject)}, expected a non-empty string"
+        yield "no-subject", f"subject is {_describe_value(event, 'subject')}, expected a non-empty string"
     if len(event["subject"]) > MAX_NAME_CHARACTERS:
         yield "bad-data", _describe_length("subject", event["subject"])
     for name in ("time", "recordedtime"):
         moment = event.get(name)
         if (moment is not None or name == "time") and not _is_time(moment):
             expected = "expected RFC 3339 with an offset, such as 2026-11-21T13:21:25.206Z"
-            yield "bad-time", f"{name} is {_shorten(moment)}, {expected}"
+            yield "bad-time", f"{name} is {_describe_value(event, name)}, {expected}"
 
 
 def _is_time(value: object) -> bool:
@@ -132,12 +132,25 @@ def _is_time(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _shorten(value: object) -> str:
-    return repr(value)[:SHOWN_CHARACTERS]
+def shorten(value: object) -> str:
+    """A value for a message: null, true and false as JSON has them, and the beginning of what is long."""
+    is_word = value is None or isinstance(value, bool)
+    return json.dumps(value) if is_word else repr(value)[:SHOWN_CHARACTERS]
+
+
+def _describe_value(event: dict[str, Any], name: str) -> str:
+    return shorten(event[name]) if name in event else "missing"
+
+
+def _describe_kind(value: object) -> str:
+    """A value that is no object, as JSON calls it."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    return "an array" if isinstance(value, list) else "a string" if isinstance(value, str) else "a number"
 
 
 def _describe_length(name: str, value: str) -> str:
-    return f"{name} is {_shorten(value)}, {len(value)} characters: at most {MAX_NAME_CHARACTERS} are taken"
+    return f"{name} is {shorten(value)}, {len(value)} characters: at most {MAX_NAME_CHARACTERS} are taken"
 
 
 _Place = tuple["_Place | None", str | int]

@@ -145,7 +145,7 @@ def _describe(error: Exception, found: object) -> BadRequest:
         text += f"; a request has {', '.join(PlanRequest.__struct_fields__)}"
     place = _PLACE.search(text)
     if place is not None and isinstance(found, dict):
-        text += f": {_describe_mistake(place[1], found.get(place[1]))[:SHOWN_CHARACTERS]}"
+        text += f": {_describe_mistake(place[1], found.get(place[1]))}"
     return BadRequest(f"bad request: {text}")
 
 
@@ -155,8 +155,8 @@ def _describe_mistake(field: str, value: object) -> str:
         try:
             msgspec.convert(entry, TopicEntry | None)
         except (msgspec.ValidationError, UnicodeError):
-            return f"topic {name!r} has {entry!r}"
-    return f"{field} is {value!r}"
+            return f"topic {diagnose.shorten(name)} has {diagnose.shorten(entry)}"
+    return f"{field} is {diagnose.shorten(value)}"
 
 
 def make_plan(request: PlanRequest) -> Plan:

@@ -241,7 +241,7 @@ def test_a_bad_request_ends_with_exit_code_2_and_prints_nothing(request_: dict[s
         ({"topics": {"a": None, "c": {"position": -1}}}, "topic 'c' has {'position': -1}"),
         ({"topics": ["a", 7]}, "topics is ['a', 7]"),
         ({"k": 0}, "k is 0"),
-        ({"algorithm": None}, "algorithm is None"),
+        ({"algorithm": None}, "algorithm is null"),
         ({"flow_or_qps_boundary": "middle"}, "flow_or_qps_boundary is 'middle'"),
     ],
 )
