@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -27,6 +28,16 @@ config_option: Option = click.option(
     help="Settings file; ./trimtab.toml if there is one.",
 )
 verbose_option: Option = click.option("--verbose", "-v", is_flag=True, help="Log more.")
+
+
+STDIN = "-"
+
+
+def read_input(file: str) -> tuple[str, bytes]:
+    """A file's name for messages, and what is in it; - is standard input."""
+    if file == STDIN:
+        return "standard input", sys.stdin.buffer.read()
+    return file, Path(file).read_bytes()
 
 
 def example(line: str) -> str:

@@ -1,13 +1,10 @@
 """``trimtab split``: where a bundle would be cut, and where topics are, for a person with a hot bundle. Changes nothing."""
 
-import sys
-from pathlib import Path
-
 import click
 import msgspec
 
 from policies.splitting.ranges import BadRange, Bundle, partitions_of
-from streaming.cli.options import example
+from streaming.cli.options import example, read_input
 from streaming.cli.output import format_option, text_of, to_yaml
 from streaming.planner.split import (
     BadRequest,
@@ -20,7 +17,6 @@ from streaming.planner.split import (
 )
 from streaming.process.exits import WrongUse, raised_as
 
-STDIN = "-"
 _MOST_PARTITIONS = 1_000_000
 
 _REQUEST = """
@@ -59,8 +55,8 @@ def plan_command(file: str, form: str) -> None:
     A file that is one JSON document is one request, and a bad one ends with exit code 2. Otherwise each line is a request and
     gets one answer, in order; a bad one gets {"error": …}. Empty lines are skipped. Without a line of JSON it ends with exit code 2.
     """
-    text = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
-    with raised_as(WrongUse, BadRequest):
+    name, text = read_input(file)
+    with raised_as(WrongUse, BadRequest, of=name):
         try:
             click.echo(_answer(text, form))
         except NotJson as error:
@@ -80,11 +76,9 @@ def _encode(answer: object, form: str) -> str:
 
 
 def _answer_lines(text: bytes, form: str, why: str) -> None:
-    """Answer each line. Raises ``WrongUse`` if no line is JSON: it may be one request with a mistake in it."""
+    """Answer each line. Raises ``BadRequest`` if no line is JSON: it may be one request with a mistake in it."""
     if not text.strip():
-        raise WrongUse(
-            "the input is empty: give a request, or one a line (trimtab split plan --help shows one)"
-        )
+        raise BadRequest("it is empty: give a request, or one a line; `trimtab split plan --help` shows one")
     answers, is_any_json = [], False
     for line in text.split(b"\n"):
         if not line.strip():
@@ -97,7 +91,7 @@ def _answer_lines(text: bytes, form: str, why: str) -> None:
         is_any_json |= is_json
         answers.append(answer)
     if not is_any_json:
-        raise WrongUse(f"no line of the input is JSON; read as one request, the input is {why}")
+        raise BadRequest(f"no line of it is JSON; read as one request, it is {why}")
     for answer in answers:
         click.echo(answer)
 

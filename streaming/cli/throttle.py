@@ -16,7 +16,7 @@ from policies.throttle.batches import CannotBatch, batches_of
 from policies.throttle.copies import LARGEST_NUMBER
 from policies.throttle.needs import MIN_INTERVAL_MS
 from policies.throttle.rates import MIB, Caps, RateRule
-from streaming.cli.options import Option, example, read_settings, target_of
+from streaming.cli.options import Option, example, read_input, read_settings, target_of
 from streaming.cli.output import format_option, to_yaml
 from streaming.planner.throttle_plan import ThrottlePlan, answer_of, draw, make_plan
 from streaming.planner.throttle_request import (
@@ -30,8 +30,6 @@ from streaming.process.exits import INFEASIBLE, Refused, WrongUse, raised_as
 
 if TYPE_CHECKING:
     from streaming.settings import KafkaTarget
-
-STDIN = "-"
 
 _REQUEST = """
 \b
@@ -209,10 +207,12 @@ def plan_command(
             "--apply needs --bootstrap or --cluster, and no --batches: apply them one by one, each from its own file"
         )
     make = partial(_make_and_print, rule=rule, batches=batches, form=form)
+    given, request = _read_request(file)
     with raised_as(WrongUse, BadRequest):
-        request = _read_request(file)
         if target is None:
-            plan = make(checked_request(request))
+            with raised_as(WrongUse, BadRequest, of=given):
+                checked = checked_request(request)
+            plan = make(checked)
         else:
             name, applied = cluster or "--bootstrap", chosen if is_applied else None
             plan = _plan_on_cluster(
@@ -222,10 +222,13 @@ def plan_command(
         sys.exit(INFEASIBLE)
 
 
-def _read_request(file: str | None) -> ThrottleRequest:
+def _read_request(file: str | None) -> tuple[str, ThrottleRequest]:
+    """The request, and where it is from; an empty one without a file. Raises ``WrongUse``."""
     if file is None:
-        return ThrottleRequest(partitions=[])
-    return read_request(sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes())
+        return "", ThrottleRequest(partitions=[])
+    given, text = read_input(file)
+    with raised_as(WrongUse, BadRequest, of=given):
+        return given, read_request(text)
 
 
 def _target(bootstrap: str | None, cluster: str | None, config: Path | None) -> "KafkaTarget | None":

@@ -146,7 +146,7 @@ def _describe(error: Exception, found: object) -> BadRequest:
     place = _PLACE.search(text)
     if place is not None and isinstance(found, dict):
         text += f": {_describe_mistake(place[1], found.get(place[1]))}"
-    return BadRequest(f"bad request: {text}")
+    return BadRequest(f"bad request: {text}; `trimtab split plan --help` shows a request")
 
 
 def _describe_mistake(field: str, value: object) -> str:

@@ -5,6 +5,7 @@ be read, is a ``BadRequest``. Reads no file and no cluster.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ import numpy as np
 from msgspec import Meta
 
 from policies.throttle.checked_copies import BadCopy, CopyColumns, Reassignment, read_copies
+from streaming.contract import diagnose
 from streaming.contract.messages import SHOWN_CHARACTERS
 
 _NOT_KAFKAS = ("current_replicas", "target_replicas", "leader")
@@ -84,18 +86,41 @@ class ThrottleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 _decoder = msgspec.json.Decoder(ThrottleRequest)
+_PLACE = re.compile(r" - at `\$\.([^`]+)`")
+"""Where in a request msgspec found the mistake."""
+_HELP = "`trimtab throttle plan --help` shows a request"
 
 
 def read_request(text: bytes) -> ThrottleRequest:
     """The request in ``text``. Raises ``BadRequest``."""
+    if not text.strip():
+        raise BadRequest(f"it is empty: {_HELP}")
     try:
         return _decoder.decode(text)
     except msgspec.ValidationError as error:
         keys = ", ".join(PartitionRow.__struct_fields__)
-        hint = f"; a partition has {keys}" if "unknown field" in str(error) else ""
-        raise BadRequest(f"bad request: {error}{hint}") from error
+        hint = f"a partition has {keys}" if "unknown field" in str(error) else _HELP
+        raise BadRequest(f"bad request: {_describe(str(error), text)}; {hint}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"not JSON: {str(error)[:SHOWN_CHARACTERS]}") from error
+        raise BadRequest(f"not JSON: {str(error)[:SHOWN_CHARACTERS]}; {_HELP}") from error
+
+
+def _describe(mistake: str, text: bytes) -> str:
+    """A mistake with the partition that has it and the value, as far as they can be told."""
+    place = _PLACE.search(mistake)
+    if place is None:
+        return mistake
+    try:
+        value = diagnose.load(text)
+        name = ""
+        for key, index in re.findall(r"(\w+)|\[(\d+)\]", place[1]):
+            value = value[key or int(index)]
+            if isinstance(value, dict) and "topic" in value and "partition" in value:
+                name = f" of {str(value['topic'])[:SHOWN_CHARACTERS]}-{value['partition']}"
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return mistake
+    shown = "" if isinstance(value, dict) else f" is {diagnose.shorten(value)}"
+    return f"{place[1]}{name}{shown}: {mistake[: place.start()]}"
 
 
 class NotPlanned(NamedTuple):

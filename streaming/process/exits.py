@@ -99,9 +99,9 @@ def words_of(error: BaseException | str) -> str:
 
 
 @contextmanager
-def raised_as(end: type[_Exit], *kinds: type[Exception]) -> Iterator[None]:
-    """An error of these kinds ends the process with its text and the code of ``end``, not with a traceback."""
+def raised_as(end: type[_Exit], *kinds: type[Exception], of: str | None = None) -> Iterator[None]:
+    """An error of these kinds ends the process with its text and the code of ``end``, not with a traceback; ``of``: what it is about."""
     try:
         yield
     except kinds as error:
-        raise end(words_of(error)) from error
+        raise end(words_of(error) if of is None else f"{of}: {words_of(error)}") from error

@@ -289,16 +289,16 @@ def test_a_bad_first_line_does_not_make_the_file_one_request():
 def test_where_no_line_is_json_it_is_refused_and_says_what_one_request_would_lack():
     result = plan(json.dumps(PIP_169, indent=2).replace("0,", "0,,"))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "read as one request, the input is not JSON: " in result.stderr
+    assert "read as one request, it is not JSON: " in result.stderr
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b"", "the input is empty"),
-        (b"\n\n", "the input is empty"),
-        (b"\xff\xfe\n", "no line of the input is JSON"),
-        (b"[" * 100_000, "no line of the input is JSON"),
+        (b"", "standard input: it is empty"),
+        (b"\n\n", "standard input: it is empty"),
+        (b"\xff\xfe\n", "standard input: no line of it is JSON"),
+        (b"[" * 100_000, "standard input: no line of it is JSON"),
     ],
 )
 def test_text_of_no_sense_is_refused_in_words(text: bytes, said: str):

@@ -148,13 +148,23 @@ KAFKAS = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,3]
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not JSON: "),
+        ("{", "Error: standard input: not JSON: "),
         (b"\xff", "not JSON: "),
-        ("[]", "bad request: Expected `object`, got `array`"),
+        ("[]", "bad request: Expected `object`, got `array`; `trimtab throttle plan --help` shows a request"),
+        (" ", "Error: standard input: it is empty: `trimtab throttle plan --help` shows a request"),
         ("{}", "bad request: Object missing required field `partitions`"),
         ('{"partitions": [{"topic": "t", "partition": "0"}]}', "Expected `int`, got `str`"),
+        (
+            [GOOD, {**GOOD, "partition": 1, "log_size_bytes": "x"}],
+            "partitions[1].log_size_bytes of t-1 is 'x': Expected `int | float | null`, got `str`; `trimtab",
+        ),
+        (
+            [{**GOOD, "target_replicas": [2, None]}],
+            "partitions[0].target_replicas[1] of t-0 is null: Expected",
+        ),
+        ('{"partitions": [{"topic": "t"}]}', "partitions[0]: Object missing required field `partition`; "),
         ('{"partitions": [{"topic": "t", "partition": 0, "write_rate": 1}]}', "unknown field `write_rate`"),
-        ('{"version": 2, "partitions": []}', "bad request: Expected `int` <= 1 - at `$.version`"),
+        ('{"version": 2, "partitions": []}', "bad request: version is 2: Expected `int` <= 1; "),
         (
             KAFKAS,
             "t-0: current_replicas and leader missing; add what is missing, or let it be read from the cluster",
