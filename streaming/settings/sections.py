@@ -20,6 +20,7 @@ from state.settings import KafkaSettings, Mode, PulsarSettings
 from streaming.settings.targets import (
     HOST_PORT,
     PORT_MAX,
+    PORTS,
     PulsarTarget,
     SecuritySettings,
     TargetSection,
@@ -43,7 +44,7 @@ _URL = re.compile(rf"(?:kafka|pulsar(?:\+ssl)?)://{HOST_PORT}(?:,{HOST_PORT})*/?
 _Url = Annotated[
     str,
     Predicate(_URL.fullmatch),
-    "kafka://host:port[,host:port] or pulsar://host:port[,host:port]",
+    f"kafka://host:port[,host:port] or pulsar://host:port[,host:port], {PORTS}",
 ]
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
 _MEMORY = re.compile(r"[1-9][0-9]*[kmgtKMGT]")
@@ -59,7 +60,7 @@ def kafka_bootstrap(url: str) -> str:
     """``host:port[,host:port]`` of a Kafka URL; raises ValueError for anything else."""
     match = _KAFKA_URL.fullmatch(url)
     if match is None:
-        raise ValueError(f"url is {url!r}; expected kafka://host:port[,host:port]")
+        raise ValueError(f"url is {url!r}; expected kafka://host:port[,host:port], {PORTS}")
     return match[1]
 
 

@@ -83,10 +83,13 @@ def is_secret(kind: Any) -> bool:
 
 TopicStatsWanted = Literal["hot", "all", "none"]
 
-HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
+PORT_MAX = 65535
+_PORT = r"(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+HOST_PORT = rf"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):{_PORT}"
+PORTS = f"ports from 1 to {PORT_MAX}"
+"""What is expected of the ports in addresses."""
 _ADMIN_URL = re.compile(rf"https?://{HOST_PORT}(?:,{HOST_PORT})*/?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-PORT_MAX = 65535
 _Sweeps = Annotated[int, Ge(2)]
 
 
@@ -145,7 +148,7 @@ class PulsarTarget:
             _ADMIN_URL.fullmatch(self.admin_url),
             "admin_url",
             _without_password(self.admin_url),
-            "http://host:port[,host:port] or https://…",
+            f"http://host:port[,host:port] or https://…, {PORTS}",
         )
         if self.token_file is not None and self.token_env is not None:
             raise ValueError("token_file and token_env are both set: give one of them")
@@ -160,6 +163,7 @@ class PulsarTarget:
 
 
 _METRICS_URL = re.compile(r"https?://(?:[^{}\s]|{host}|{broker})+")
+_METRICS_PORT = re.compile(r"https?://[^/]*:([0-9]+)(?:/.*)?")
 _COUNTER = re.compile(
     r'[A-Za-z_:][A-Za-z0-9_:]*(?:{[A-Za-z_]\w*="[^"\\\n]*"(?:,[A-Za-z_]\w*="[^"\\\n]*")*})?'
 )
@@ -175,7 +179,9 @@ _Counters = Annotated[
 class KafkaTarget:
     """A Kafka cluster's admin API, as ``trimtab collect kafka`` and ``trimtab execute kafka`` use it."""
 
-    bootstrap: Annotated[str, Predicate(_BOOTSTRAP.fullmatch), "host:port[,host:port]"] = "127.0.0.1:9092"
+    bootstrap: Annotated[str, Predicate(_BOOTSTRAP.fullmatch), f"host:port[,host:port], {PORTS}"] = (
+        "127.0.0.1:9092"
+    )
     """Brokers to begin with, ``host:port[,host:port]``. Kafka: ``bootstrap.servers``."""
     security: SecuritySettings = field(default_factory=SecuritySettings)
     planned_file: str | None = None
@@ -213,6 +219,13 @@ class KafkaTarget:
                 "metrics_url",
                 _without_password(self.metrics_url),
                 "http:// or https:// with {host} or {broker} in it, so that each broker has its own, and no other braces",
+            )
+            port = _METRICS_PORT.fullmatch(self.metrics_url)
+            require(
+                port is None or 1 <= int(port[1]) <= PORT_MAX,
+                "metrics_url",
+                _without_password(self.metrics_url),
+                PORTS,
             )
 
 

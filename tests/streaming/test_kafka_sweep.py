@@ -466,6 +466,7 @@ node_network_transmit_bytes_total{{device="lo"}} 7
         ({"metrics_url": "http://broker:7071/metrics"}, "so that each broker has its own"),
         ({"metrics_url": "ftp://{host}/"}, "metrics_url is 'ftp://{host}/'"),
         ({"metrics_url": "http://{host}:{port}/"}, "no other braces"),
+        ({"metrics_url": "http://{host}:70710/metrics"}, "70710/metrics'; expected ports from 1 to 65535"),
         ({"received_metrics": ()}, "one or more of name"),
         ({"sent_metrics": ("rate(x[1m])",)}, r"sent_metrics is \('rate"),
     ],

@@ -85,11 +85,20 @@ WRONG = [
         "targets.e.pulsar.sweeps_per_round_count: expected 2 or more, found 1"),
     ("a port that no machine has", "[metrics]\nport = 70000",
         "metrics.port: expected from 0 to 65535, found 70000"),
+    ("a port in an address that no machine has", '[input]\nurl = "kafka://here:9092,there:99999"',
+        ("input.url: expected kafka://host:port[,host:port] or pulsar://host:port[,host:port], ports from 1 to 65535, "
+        'found "kafka://here:9092,there:99999"')),
+    ("the same of a Kafka cluster", '[targets.e.kafka]\nbootstrap = "here:65536"',
+        'targets.e.kafka.bootstrap: expected host:port[,host:port], ports from 1 to 65535, found "here:65536"'),
+    ("the same of a Pulsar cluster, where 0 is none either", '[targets.e.pulsar]\nadmin_url = "http://here:0"',
+        ("targets.e.pulsar: admin_url is 'http://here:0'; expected http://host:port[,host:port] or https://…, "
+        "ports from 1 to 65535")),
     ("a trigger interval that would kill the workers is refused", "[spark]\ntrigger_interval_s = 31",
         ("spark.trigger_interval_s: expected more than 0 and at most 30, because Spark kills Python workers that "
         "idle for 60 s, found 31")),
     ("an address without a scheme is refused", '[input]\nurl = "localhost:9092"',
-        'input.url: expected kafka://host:port[,host:port] or pulsar://host:port[,host:port], found "localhost:9092"'),
+        ("input.url: expected kafka://host:port[,host:port] or pulsar://host:port[,host:port], ports from 1 to 65535, "
+        'found "localhost:9092"')),
     ("two topics of one name are refused", '[topics]\naudit = "trimtab.input"',
         "topics: input and audit are both 'trimtab.input'; every topic needs its own name"),
     ("a syntax error names the line", "[pulsar\n",
