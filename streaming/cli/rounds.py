@@ -34,6 +34,17 @@ from streaming.settings import Settings
 from streaming.settings.catalog import suggest_nearest
 from streaming.transport.side import TopicRecord
 
+
+class _RoundNumber(click.ParamType[int]):
+    name = "number"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return int(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is no number of a round; leave it out for the newest", param, ctx)
+
+
 RowT = TypeVar("RowT", bound=msgspec.Struct)
 NEWEST_COUNT = 5
 """Rounds that are shown."""
@@ -107,7 +118,7 @@ def tail_command(settings: Settings, **options: Any) -> None:
     "--bundle", metavar="TENANT/NAMESPACE/RANGE", help="Only what rounds say of this bundle and its broker."
 )
 @as_published_option
-@click.argument("number", type=int, required=False)
+@click.argument("number", type=_RoundNumber(), required=False)
 def show_command(
     settings: Settings, cluster: str, broker: str | None, bundle: str | None, number: int | None, form: str
 ) -> None:

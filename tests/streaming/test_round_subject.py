@@ -442,3 +442,11 @@ def test_a_misspelt_cluster_is_answered_with_the_one_that_was_meant(
 def test_what_is_not_there_has_the_exit_code_for_it(monkeypatch: pytest.MonkeyPatch):
     for command in (["actions", "why", "4f0021f6"], ["rejected", "show", "t/0@1"]):
         assert run(monkeypatch, [], *command).exit_code == NOT_FOUND
+
+
+def test_a_word_in_place_of_a_rounds_number_is_answered_with_how_to_see_the_newest(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    done = run(monkeypatch, [], "rounds", "show", "--cluster", "sample", "latest")
+    assert done.exit_code == 2
+    assert "'latest' is no number of a round; leave it out for the newest" in done.stderr
