@@ -93,7 +93,7 @@ def test_a_simulated_recording_says_why_a_backtest_of_it_has_other_figures():
     [
         (["--from", __file__, "--scenario", "scale-out"], "leave one of them out"),
         (["--policy", "avg-shedder", "--policy", "avg-shedder"], "two candidates have the same name"),
-        (["--from", __file__], "nothing to simulate"),
+        (["--from", __file__], "no line of it is a usable report"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused_with_the_remedy(arguments: list[str], message: str):
