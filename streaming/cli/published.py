@@ -9,11 +9,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from heapq import heappop, heappush
 from typing import TypeVar
 
 import click
 import msgspec
 
+from policies.wording import counted
 from state.outputs import RoundSummary
 from state.outputs.actions import ROUND_TYPE
 from streaming.cli.options import TIME_HELP, Start, cluster_option, settings_options, with_options
@@ -36,6 +38,8 @@ LOOK_BACK_S = (300, 86_400)
 """How far back summaries are looked for: first where those of clusters that report now are, then a whole day."""
 LATE_AFTER_ROUNDS = 3
 """A summary older than this many rounds is late."""
+TAIL_COUNT = 10
+"""Records that a `tail` shows which neither waits nor is told where to begin."""
 _LOOK_S = 1.0
 _SKEW_S = 60.0
 """How far the brokers' clock may be behind ours."""
@@ -316,7 +320,9 @@ tail_options = with_options(
         help=TIME_HELP,
     ),
     click.option(
-        "--no-follow", is_flag=True, help="Stop at the end of the topic instead of waiting for more."
+        "--no-follow",
+        is_flag=True,
+        help=f"Stop at the end of the topic instead of waiting for more; from the latest on, show the newest {TAIL_COUNT}.",
     ),
     as_published_option,
 )
@@ -344,19 +350,50 @@ def print_topic(
                 click.echo(
                     f"{cluster}: no setting and no round of the last day names this cluster; {hint}", err=True
                 )
+    is_newest = no_follow and begin == "latest"
+    records = records_of(settings, topic, "earliest" if is_newest else begin, follow=not no_follow)
+    mine = (record for record in records if cluster is None or record.key == cluster.encode())
+    lines = _lines(mine, topic, text_of, form)
     with nullcontext() if no_follow else watched():
-        for record in records_of(settings, topic, begin, follow=not no_follow):
-            if cluster is not None and record.key != cluster.encode():
-                continue
-            try:
-                text = text_of(record)
-            except UnreadableEvent as error:
-                click.echo(f"{topic}, offset {record.offset}: {error}", err=True)
-                continue
-            if form == "table":
-                click.echo(text, nl=False)
-            elif not isinstance(text, Remark):
-                click.echo(render_published(record.value or b"", form), nl=False)
+        for _, line, is_error in _newest_lines(lines) if is_newest else lines:
+            click.echo(line, nl=False, err=is_error)
+
+
+Line = tuple[int, str, bool]
+"""When the record was appended, its text, and whether that is for standard error."""
+
+
+def _lines(
+    records: Iterable[TopicRecord], topic: str, text_of: Callable[[TopicRecord], str], form: str
+) -> Iterator[Line]:
+    for record in records:
+        try:
+            text = text_of(record)
+        except UnreadableEvent as error:
+            yield record.timestamp, f"{topic}, offset {record.offset}: {error}\n", True
+            continue
+        if form == "table":
+            yield record.timestamp, text, False
+        elif not isinstance(text, Remark):
+            yield record.timestamp, render_published(record.value or b"", form), False
+
+
+def _newest_lines(lines: Iterable[Line]) -> Iterator[Line]:
+    """The newest, in the order in which they were appended, below how many are earlier."""
+    newest: list[tuple[int, int, str, bool]] = []
+    earlier_count = 0
+    for number, (at_ms, text, is_error) in enumerate(lines):
+        heappush(newest, (at_ms, number, text, is_error))
+        if len(newest) > TAIL_COUNT:
+            heappop(newest)
+            earlier_count += 1
+    if earlier_count:
+        yield (
+            0,
+            f"{counted(earlier_count, 'earlier record')} not shown: --from earliest --no-follow shows all\n",
+            True,
+        )
+    yield from ((at_ms, text, is_error) for at_ms, _, text, is_error in sorted(newest))
 
 
 def render_published(value: bytes, form: str) -> str:

@@ -453,7 +453,7 @@ def _lateness(status: ClusterStatus) -> Iterator[str]:
         yield f"no newer round: {fault}; the rest is as of that round"
     elif status.rounds_behind is not None:
         behind = f"catching up ({counted(status.rounds_behind, 'round')} behind)"
-        yield f"{behind}; if it stays so, see `trimtab rejected tail`; the rest is as of that round"
+        yield f"{behind}; if it stays so, see `trimtab rejected tail --from earliest --no-follow`; the rest is as of that round"
     elif status.is_late:
         why = {
             True: "no reports come: see the collector",

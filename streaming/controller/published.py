@@ -201,7 +201,7 @@ class RefusalLog:
             del self._windows[next(iter(self._windows))]
         cluster, reason = kind
         _REFUSED_LOG.warning(
-            "%s: %s refused as %s%s, such as %s/%d@%d: %s (`trimtab rejected tail` shows all)",
+            "%s: %s refused as %s%s, such as %s/%d@%d: %s (`trimtab rejected tail --from earliest --no-follow` shows all)",
             cluster or "no valid cluster",
             counted(count + (0 if window is None else window.untold_count), "record"),
             reason,

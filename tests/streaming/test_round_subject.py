@@ -18,7 +18,14 @@ from state.outputs import RoundSummary
 from state.pulsar.masks import MASK_REASONS
 from streaming.cli import control, main, published, status
 from streaming.cli.actions import Action, has_id, leader_text, read_action, read_leader, tail_text, why_text
-from streaming.cli.published import StaleFilter, UnreadableEvent, epoch_of, is_round_of, read_round
+from streaming.cli.published import (
+    TAIL_COUNT,
+    StaleFilter,
+    UnreadableEvent,
+    epoch_of,
+    is_round_of,
+    read_round,
+)
 from streaming.cli.rounds import (
     NEWEST_COUNT,
     REMEDIES,
@@ -242,6 +249,20 @@ def test_people_are_told_who_leads_and_programs_get_actions_alone(monkeypatch: p
     assert shown.stderr.startswith("trimtab.actions, offset 2: not an action: ")
     piped = run(monkeypatch, [leads, decided], *tail, "-o", "json")
     assert [json.loads(line) for line in piped.stdout.splitlines()] == [ACTION]
+
+
+@pytest.mark.parametrize("count", [0, 3, TAIL_COUNT, TAIL_COUNT + 2])
+def test_a_tail_that_does_not_wait_shows_the_newest_and_how_many_are_earlier(
+    monkeypatch: pytest.MonkeyPatch, count: int
+):
+    rounds = [SUMMARY | {"data": SUMMARY["data"] | {"round": number}} for number in range(count)]
+    values = [json.dumps(each).encode() for each in rounds]
+    done = run(monkeypatch, values, "rounds", "tail", "--no-follow", "-o", "json")
+    assert [json.loads(line)["data"]["round"] for line in done.stdout.splitlines()] == [
+        *range(max(0, count - TAIL_COUNT), count)
+    ]
+    earlier = "2 earlier records not shown: --from earliest --no-follow shows all\n"
+    assert done.stderr == (earlier if count > TAIL_COUNT else "")
 
 
 UNLOAD_EVENT = messages(folders()[0])["trimtab.action.unload.v1"]
