@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from policies.wording import time_text
+from policies.wording import counted, time_text
 from state.outputs import RoundSummary
 from state.outputs.actions import ACTION_PREFIX
 from streaming.cli.approve import ID_MIN, newest_rounds, open_proposals, proposal_text
@@ -156,6 +156,14 @@ def list_command(settings: Settings, cluster: str | None, form: str, *, pending:
         click.echo(f"in flight: {row.id} {name}: {row.kind} {row.target}, until {time_text(row.expires_at)}")
     if not waiting and not flying:
         click.echo("nothing waits for approval" + ("" if pending else " or is in flight"))
+    for event in () if pending else rounds:
+        if event.data.mode == "dry-run":
+            moved = event.data.shadow.count if event.data.shadow else 0
+            click.echo(
+                f"{event.cluster}: dry-run, its actions are only pretended and none is listed here"
+                + (f"; {counted(moved, 'bundle')} count as moved" if moved else "")
+                + f": see `trimtab actions tail --dry-run --no-follow --cluster {event.cluster}`"
+            )
 
 
 @actions_command.command(

@@ -313,7 +313,7 @@ def change_text(event: Planned) -> str:
     """What an event changes, and from when."""
     before, after = event.before, event.after
     since = f"from round {event.first_round} on, which begins at {time_text(rfc3339(event.first_round_ms), is_exact=True)}"
-    at_once = "; executors stop at once" if after.paused else ""
+    at_once = "; executors stop at once" if after.paused and not before.paused else ""
     lines = [
         f"{event.cluster}: {since}{at_once}",
         _line("paused", _pause(before), _pause(after)),

@@ -28,7 +28,15 @@ from streaming.cli.published import (
     stranger_hint,
     tail_options,
 )
-from streaming.cli.summaries import looked_at_lines, round_text, tail_round_text
+from streaming.cli.summaries import (
+    looked_at_lines,
+    outcome_text,
+    round_head,
+    round_text,
+    section_lines,
+    shadow_note,
+    tail_round_text,
+)
 from streaming.process.exits import NotFound, WrongUse
 from streaming.settings import Settings
 from streaming.settings.catalog import suggest_nearest
@@ -253,7 +261,9 @@ def about_text(rounds: Sequence[RoundSummary]) -> str:
 
 
 def _round_lines(data: RoundSummary) -> Iterator[str]:
-    yield tail_round_text(data).rstrip("\n")
+    drains = ", bundles at drained brokers apart" if data.upkeep and data.upkeep.drains else ""
+    yield round_head(data)
+    yield f"  the whole cluster{drains}: {outcome_text(data)}"
     for load in data.brokers:
         measured = (
             f"{name} {value_text(value)}" for name, value in load.resources.items() if value != "not-measured"
@@ -273,10 +283,12 @@ def _round_lines(data: RoundSummary) -> Iterator[str]:
     if judged:
         yield from ("", "Earlier actions that were judged:")
         yield from table_lines([(f"{row.kind} {row.bundle}", row.outcome, row.id) for row in judged])
-    left = [] if data.upkeep is None else data.upkeep.left.heaviest
-    if left:
-        yield from ("", "Left at drained brokers:")
-        yield from table_lines([(row.bundle, f"at {row.broker}", row.detail) for row in left])
+    if data.upkeep is not None and data.upkeep.left.count:
+        yield from section_lines(
+            f"Left at drained brokers{shadow_note(data)}",
+            data.upkeep.left,
+            lambda row: (row.bundle, f"at {row.broker}", row.detail),
+        )
     yield ""
 
 

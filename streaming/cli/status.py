@@ -389,7 +389,7 @@ def status_text(status: ClusterStatus) -> str:
         ("in flight", _in_flight(data.in_flight)),
         ("shadow", _shadow(data)),
         ("approval", _approval(data.approval)),
-        ("upkeep", maintenance_lines(data.upkeep)),
+        ("upkeep", maintenance_lines(data)),
         *(
             (
                 "failing",

@@ -28,8 +28,13 @@ _ROWS_MAX = 20
 
 def tail_round_text(data: RoundSummary) -> str:
     """A round in one line."""
+    return f"{round_head(data)} {outcome_text(data)}\n"
+
+
+def round_head(data: RoundSummary) -> str:
+    """Which round it is, and its mode."""
     marks = [data.mode, *(["paused"] if data.paused else [])]
-    return f"{time_text(data.end, is_exact=True)} {data.cluster} round {data.round} [{', '.join(marks)}] {outcome_text(data)}\n"
+    return f"{time_text(data.end, is_exact=True)} {data.cluster} round {data.round} [{', '.join(marks)}]"
 
 
 def outcome_text(data: RoundSummary) -> str:
@@ -75,13 +80,13 @@ def looked_at_lines(data: RoundSummary, *, but: str = "") -> Iterator[str]:
         ]
         yield from ("", "Copies:" + ("" if rows else " none was judged"), *table_lines(rows))
         return
-    yield from _section(f"Looked at{shadow_note(data)}", data.examined, _examined_row)
+    yield from section_lines(f"Looked at{shadow_note(data)}", data.examined, _examined_row)
     bundles = "Other bundles" if but else "Bundles"
     candidates = _drop_row(data.candidates, but)
     title = f"{bundles} of the brokers that fired{shadow_note(data)}"
-    yield from _section(title, candidates, _candidate_row)
+    yield from section_lines(title, candidates, _candidate_row)
     if data.splits.count:
-        yield from _section(
+        yield from section_lines(
             f"{bundles} that stood out for a split",
             _drop_row(data.splits, but),
             lambda row: (row.bundle, f"at {row.broker}", row.detail),
@@ -116,7 +121,9 @@ def shadow_note(data: RoundSummary) -> str:
     return f" (as if the dry-run had moved {counted(data.shadow.count, 'bundle')})" if data.shadow else ""
 
 
-def _section(title: str, section: Section[RowT], row_of: Callable[[RowT], tuple[str, ...]]) -> Iterator[str]:
+def section_lines(
+    title: str, section: Section[RowT], row_of: Callable[[RowT], tuple[str, ...]]
+) -> Iterator[str]:
     """Title and counts, the heaviest rows, and how many are not shown."""
     yield from ("", f"{title}: {counts_text(section.outcomes)}")
     rows = [row_of(row) for row in section.heaviest[:_ROWS_MAX]]
@@ -165,7 +172,7 @@ def _candidate_row(row: CandidateRow) -> tuple[str, ...]:
 def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
     """Earlier actions whose effect is now known, proposals, maintenance and drains, and findings, which no action can help."""
     if data.judged is not None:
-        yield from _section(
+        yield from section_lines(
             "Earlier actions that were judged",
             data.judged,
             lambda row: (f"{row.kind} {row.bundle}", row.outcome, row.id),
@@ -178,11 +185,13 @@ def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
                 for row in data.approval.answers
             ]
         )
-    lines = list(maintenance_lines(data.upkeep))
+    lines = list(maintenance_lines(data))
     if lines:
         yield from ("", "Maintenance and drains", *(f"  {line}" for line in lines))
     if data.findings.count:
-        yield from _section("Findings", data.findings, lambda each: (each.kind, each.subject, each.advice))
+        yield from section_lines(
+            "Findings", data.findings, lambda each: (each.kind, each.subject, each.advice)
+        )
 
 
 def missed_results(data: RoundSummary) -> list[Finding]:
@@ -211,19 +220,20 @@ def own_lines(row: DrainRow) -> Iterable[str]:
     yield from more_line(row.pulsars_own_count or 0, row.pulsars_own)
 
 
-def left_lines(found: MaintenanceSummary | None) -> Iterable[str]:
-    """Which bundles are still at drained brokers, and why."""
+def left_lines(found: MaintenanceSummary | None, note: str = "") -> Iterable[str]:
+    """Which bundles are still at drained brokers, and why; ``note`` says what is only pretended."""
     if found is None or not found.left.count:
         return
-    yield f"bundles left: {counts_text(found.left.outcomes)}"
+    yield f"bundles left{note}: {counts_text(found.left.outcomes)}"
     stay = [each for each in found.left.heaviest if each.outcome != "acted"]
     yield from (f"  {each.bundle} at {each.broker}: {each.detail}" for each in stay)
     stay_count = found.left.count - found.left.outcomes.get("acted", 0)
     yield from more_line(stay_count, stay, "which stay, too")
 
 
-def maintenance_lines(found: MaintenanceSummary | None) -> Iterable[str]:
+def maintenance_lines(data: RoundSummary) -> Iterable[str]:
     """Maintenance and drains as a round has them, for ``status`` and ``rounds``."""
+    found = data.upkeep
     if found is None:
         return
     for what, rows in (("broker", found.brokers), ("namespace", found.namespaces)):
@@ -233,4 +243,4 @@ def maintenance_lines(found: MaintenanceSummary | None) -> Iterable[str]:
     for row in found.drains:
         yield f"{drain_line(row)}, by {asked_text(row.who, row.why)}"
         yield from own_lines(row)
-    yield from left_lines(found)
+    yield from left_lines(found, shadow_note(data))

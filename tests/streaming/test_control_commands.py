@@ -313,12 +313,13 @@ def test_a_change_holds_from_the_first_round_that_starts_two_latenesses_later(ti
 def test_the_command_says_what_changes_and_from_when():
     text = change_text(planned(settings_edit(["pulsar.avg_shedder.low_threshold_points=12"]), FULL))
     assert text == (
-        "east-1: from round 28333334 on, which begins at 2023-11-14T22:14:00Z; executors stop at once\n"
+        "east-1: from round 28333334 on, which begins at 2023-11-14T22:14:00Z\n"
         "  paused: yes\n"
         "  mode: act\n"
         "  pulsar.avg_shedder.low_threshold_points: 10 -> 12\n"
         "  computed with the settings read here, because no recent round shows those of the controller\n"
     )
+    assert "; executors stop at once\n" in change_text(planned(pause_edit()))
     assert "  paused: yes -> no\n" in change_text(planned(resume_edit(NOW), FULL))
     assert "  actions that failed until now no longer count\n" in change_text(planned(resume_edit(NOW), FULL))
     assert "failed" not in text
@@ -329,7 +330,7 @@ def test_a_command_speaks_of_the_controllers_settings_not_of_those_where_the_ope
     """Its rounds end 5 s late, so a change holds from the round that begins 40 s on; by those here, two later."""
     text = change_text(planned(unset_edit(["pulsar.avg_shedder.low_threshold_points"]), FULL, settings=KNOWN))
     assert text == (
-        "east-1: from round 28333334 on, which begins at 2023-11-14T22:14:00Z; executors stop at once\n"
+        "east-1: from round 28333334 on, which begins at 2023-11-14T22:14:00Z\n"
         "  paused: yes\n"
         "  mode: act\n"
         "  pulsar.avg_shedder.low_threshold_points: 10 -> 13\n"

@@ -265,6 +265,75 @@ def test_a_tail_that_does_not_wait_shows_the_newest_and_how_many_are_earlier(
     assert done.stderr == (earlier if count > TAIL_COUNT else "")
 
 
+LEFT = {
+    "broker": BROKER,
+    "outcome": "in-flight",
+    "detail": "in-flight",
+    "messages_per_s": 1,
+    "bytes_per_s": 1,
+}
+UPKEEP = {
+    "brokers": [],
+    "namespaces": [],
+    "drains": [
+        {
+            "name": BROKER,
+            "since": "2026-11-21T13:00:00.000Z",
+            "until": None,
+            "who": "maria",
+            "why": "new disk",
+            "state": "draining",
+            "bundles_at_start_count": 4,
+            "bundles_left_count": 2,
+            "pulsars_own_count": 0,
+            "pulsars_own": [],
+        }
+    ],
+    "left": {
+        "count": 2,
+        "outcomes": {"in-flight": 2},
+        "heaviest": [LEFT | {"bundle": f"t/n/0x{i}"} for i in range(2)],
+    },
+}
+SHADOW = {"count": 2, "usage": {"mean_points": 40, "max_points": 50, "stdev_points": 5}, "heaviest": []}
+DRAINED = SUMMARY | {
+    "data": SUMMARY["data"] | {"mode": "dry-run", "in_flight": [], "shadow": SHADOW, "upkeep": UPKEEP}
+}
+PRETENDED = " (as if the dry-run had moved 2 bundles): 2 in-flight"
+
+
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [
+        (
+            ["actions", "list"],
+            [
+                "nothing waits for approval or is in flight",
+                (
+                    "lab: dry-run, its actions are only pretended and none is listed here; 2 bundles count as moved: "
+                    "see `trimtab actions tail --dry-run --no-follow --cluster lab`"
+                ),
+            ],
+        ),
+        (["status"], [f"bundles left{PRETENDED}"]),
+        (["rounds", "show", "--cluster", SUMMARY["cluster"]], [f"bundles left{PRETENDED}"]),
+        (
+            ["rounds", "show", "--cluster", SUMMARY["cluster"], "--broker", BROKER],
+            [
+                f"the whole cluster, bundles at drained brokers apart: {SUMMARY['data']['reason']}",
+                f"Left at drained brokers{PRETENDED}",
+            ],
+        ),
+    ],
+)
+def test_what_a_dry_run_only_pretends_is_called_so_wherever_it_is_counted(
+    monkeypatch: pytest.MonkeyPatch, command: list[str], lines: list[str]
+):
+    done = run(monkeypatch, [json.dumps(DRAINED).encode()], *command)
+    shown = [line.removeprefix("  upkeep").strip() for line in done.stdout.splitlines()]
+    assert [line for line in lines if line not in shown] == [], done.output
+
+
 UNLOAD_EVENT = messages(folders()[0])["trimtab.action.unload.v1"]
 ROUND_EVENT = messages(folders()[0])["trimtab.round.v1"]
 
