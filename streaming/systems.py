@@ -160,3 +160,8 @@ def is_transient(error: BaseException | None) -> bool:
     from streaming.pulsar import clients as pulsar  # noqa: PLC0415  the same
 
     return isinstance(error, Unreachable) or kafka.is_transient(error) or pulsar.is_transient(error)
+
+
+def is_outage(error: BaseException | None) -> bool:
+    """Whether the error, or one that caused it, means that brokers do not answer: errors of ours are judged by what they are raised from."""
+    return error is not None and (is_transient(error) or is_outage(error.__cause__))

@@ -104,6 +104,20 @@ class _Commands(click.Group):
         except NoSuchCommand as error:  # click looks for a near name among commands that are loaded
             raise NoSuchCommand(error.command_name, possibilities=_PLACES, ctx=ctx) from None
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command. Brokers that do not answer have an exit code of their own, whichever command asks them."""
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            if error.__cause__ is None:
+                raise
+            from streaming.process.exits import NotReached, Refused  # noqa: PLC0415  what only an error needs
+            from streaming.systems import is_outage  # noqa: PLC0415
+
+            if isinstance(error, Refused) and is_outage(error):
+                raise NotReached(error.message) from error
+            raise
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         for title, group in _GROUPS.items():
             with formatter.section(title):

@@ -153,14 +153,14 @@ def gather_facts(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
 
 def attempt(call: Callable[[], Value], *, what: str, limit_s: float) -> Value | Missed:
     """What a look finds, or why it found nothing."""
-    from streaming.systems import is_transient  # noqa: PLC0415  loads brokers' clients
+    from streaming.systems import is_outage  # noqa: PLC0415  loads brokers' clients
 
     try:
         return within(limit_s, call, what=what)
     except TimeoutError as error:
         return Missed(str(error), is_unreachable=True)
     except _EXPECTED as error:
-        return Missed(str(error), is_unreachable=is_transient(error) or is_transient(error.__cause__))
+        return Missed(str(error), is_unreachable=is_outage(error))
     except Exception as error:  # noqa: BLE001  one look that fails must not end the others
         return Missed(f"an error in trimtab itself, please report it: {error!r}")
 

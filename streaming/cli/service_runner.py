@@ -154,9 +154,9 @@ def _check(*, ok: bool, detail: str) -> "Check":
 
 def _outage_of(error: Exception) -> str | None:
     """The brokers, if they do not answer; our own errors are judged by the error that caused them. None for any other error."""
-    from streaming.systems import is_transient  # noqa: PLC0415  the brokers' clients are imported late
+    from streaming.systems import is_outage  # noqa: PLC0415  the brokers' clients are imported late
 
-    return "the brokers" if is_transient(error) or is_transient(error.__cause__) else None
+    return "the brokers" if is_outage(error) else None
 
 
 def serve(

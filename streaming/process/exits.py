@@ -22,7 +22,7 @@ FENCED = 4
 REFUSED = 5
 """The cluster, its topics or the checkpoint are not as they must be; the message names the remedy."""
 UNREACHABLE = 6
-"""Brokers, or the checkpoint's store, did not answer within ``controller.start_wait_s``; start it again."""
+"""Brokers, or the checkpoint's store, did not answer; a program that runs on waits ``controller.start_wait_s`` for them. Start it again."""
 NOT_ACKNOWLEDGED = 7
 """A control event was written, and no controller obeyed it while ``--wait`` waited."""
 NOT_FOUND = 8
@@ -63,7 +63,7 @@ class FencedOff(_Exit):
 
 
 class NotReached(_Exit):
-    """Brokers, or the checkpoint's store, did not answer for as long as a start waits."""
+    """Brokers, or the checkpoint's store, did not answer: for as long as a start waits, or when a command asked."""
 
     exit_code = UNREACHABLE
 

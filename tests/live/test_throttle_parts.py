@@ -32,7 +32,7 @@ from streaming.kafka.cluster import KafkaCluster, cluster_of
 from streaming.kafka.link import KafkaLink
 from streaming.kafka.side import KafkaEvents
 from streaming.kafka.throttles import Change, Throttle, changes_of, list_key, rate_key
-from streaming.process.exits import REFUSED, WRONG_USE
+from streaming.process.exits import UNREACHABLE, WRONG_USE
 from streaming.settings import KafkaTarget, load
 from streaming.transport.errors import Taken
 from tests.streaming.throttle_actions import F3, L1, L2, action, first, nothing_against_it
@@ -219,7 +219,7 @@ def test_a_cluster_that_is_not_in_the_settings_or_does_not_answer_is_named(tmp_p
     options = ("--config", str(config), "--once", "--stdout")
     missing = command("collect", "kafka", "other", *options, code=WRONG_USE)
     assert 'there is no [targets."other".kafka] in the settings (targets there: kafka-1)' in missing.output
-    silent = command("collect", "kafka", "kafka-1", *options, code=REFUSED)
+    silent = command("collect", "kafka", "kafka-1", *options, code=UNREACHABLE)
     assert "no broker of Kafka answers: nothing listens at 127.0.0.1:1 (connection refused)" in silent.output
 
 

@@ -342,6 +342,37 @@ def test_a_cluster_without_an_address_of_its_kind_is_refused_and_not_looked_for_
     )
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "status",
+        "rounds tail",
+        "actions list",
+        "policy show",
+        "pause --cluster lab --why x",
+        "topics create",
+        "record -",
+        "collect kafka lab --once",
+        "collect pulsar east --once --stdout",
+        "execute kafka lab --once",
+        "throttle plan --cluster lab --input -",
+    ],
+)
+@pytest.mark.parametrize("system", ["kafka", "pulsar"])
+def test_every_command_that_finds_no_broker_has_the_exit_code_for_it(
+    tmp_path: Path, command: str, system: str
+):
+    (tmp_path / "trimtab.toml").write_text(
+        f'[input]\nurl = "{system}://127.0.0.1:1"\n'
+        '[targets.lab.kafka]\nbootstrap = "127.0.0.1:1"\n'
+        '[targets.east.pulsar]\nadmin_url = "http://127.0.0.1:1"\n'
+        + ('[input.pulsar]\nadmin_url = "http://127.0.0.1:1"\n' if system == "pulsar" else "")
+    )
+    done = CliRunner().invoke(main, command.split(), input='{"partitions": []}')
+    assert done.exit_code == exits.UNREACHABLE, (done.output, done.exception)
+    assert "127.0.0.1:1" in done.stderr
+
+
 def test_the_reference_is_the_page_in_docs():
     assert config("--reference").stdout == render_reference()
 
