@@ -172,10 +172,18 @@ def brokers_of(
 ) -> list[str]:
     """The brokers that a person means. Raises ``WrongUse`` for one that neither the newest summary nor the overlay names.
 
-    Where the summary does not name all, or with ``force``, they are taken as they are.
+    Where the summary does not name all, or there is none, a warning says that they are taken as they are; with ``force`` they are, too.
     """
-    brokers = None if known is None or force else known.brokers
+    if force or not typed:
+        return [*typed]
+    brokers = None if known is None else known.brokers
     if not brokers:
+        why = (
+            "no recent round is known" if known is None else "its newest round does not name all its brokers"
+        )
+        click.echo(
+            f"{cluster}: {why}, so it is not checked that there is a broker {', '.join(typed)}", err=True
+        )
         return [*typed]
     brokers |= {*stands.maintenance_brokers, *stands.drained_brokers}
     found = [broker_of(each, brokers) for each in typed]

@@ -61,7 +61,13 @@ def stranger_hint(settings: Settings, cluster: str) -> str | None:
         newest = Newest(settings)
         newest.look_back((cluster,))
         known |= newest.clusters
-    return None if cluster in known else suggest_nearest(cluster, known) if known else "no cluster is known"
+    if cluster in known:
+        return None
+    return (
+        suggest_nearest(cluster, known)
+        if known
+        else "no cluster has a round of the last day: `trimtab status` says why"
+    )
 
 
 class UnreadableEvent(Exception):

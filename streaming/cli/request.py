@@ -154,8 +154,9 @@ def change_each(request: Request, edit_of: EditOf) -> list[Planned]:
     if request.every == bool(request.clusters):
         raise click.UsageError("give either --cluster NAME (once or more) or --all")
     settings = request.settings
-    known = _find_known(request)
-    before = read_control(settings)
+    _check_names(request)
+    before = read_control(settings)  # first: without brokers its error is the only one
+    known = _find_known(request, "cluster names are not checked, and rounds are taken for those of Pulsar")
     source, systems = source_of(settings, known), _systems(known)
     stands = find_standings(before, source, systems)
     now_ms, nonce = round(time.time() * 1000), uuid4().hex[:8]
@@ -199,36 +200,35 @@ def read_standings(request: Request) -> tuple[dict[str, Standing], ClusterSettin
 
     Raises ``exits.Refused`` and ``WrongUse``.
     """
-    known = _find_known(request)
+    _check_names(request)
+    events = read_control(request.settings)  # first: without brokers its error is the only one
+    known = _find_known(request, "what the controllers are configured with is not known")
     source = source_of(request.settings, known)
     now = datetime.now(UTC)
-    stands = {
-        name: each.at(now)
-        for name, each in find_standings(read_control(request.settings), source, _systems(known)).items()
-    }
+    stands = {name: each.at(now) for name, each in find_standings(events, source, _systems(known)).items()}
     chosen = _choose(request, stands, known) if request.clusters or request.every else sorted(stands)
     return {name: stands.get(name, Standing()) for name in chosen}, source
 
 
-def _find_known(request: Request) -> Known | None:
-    """Clusters on the audit topic; None where it cannot be read.
+def _check_names(request: Request) -> None:
+    for name in request.clusters:
+        if not NAME_PATTERN.fullmatch(name):
+            raise click.BadParameter(f"{name!r}: a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
+
+
+def _find_known(request: Request, missing: str) -> Known | None:
+    """Clusters on the audit topic; None where it cannot be read, and a warning says what is ``missing`` then.
 
     For named clusters it only shows whether they are misspelt and what their controller is configured with, so a failed read holds up
     no pause.
     """
-    for name in request.clusters:
-        if not NAME_PATTERN.fullmatch(name):
-            raise click.BadParameter(f"{name!r}: a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
     newest = Newest(request.settings)
     try:
         newest.read_since(round((time.time() - (_LOOK_BACK_S if request.every else _LIVE_S)) * 1000))
     except Refused as error:
         if request.every:
             raise
-        click.echo(
-            f"the audit topic cannot be read, so cluster names are not checked, and rounds are taken for those of Pulsar: {error}",
-            err=True,
-        )
+        click.echo(f"the audit topic cannot be read, so {missing}: {error}", err=True)
         return None
     found: dict[str, KnownCluster | None] = {}
     for record in newest.records():

@@ -174,6 +174,10 @@ def status_command(
 
 def _statuses(settings: Settings, wanted: set[str], newest: Newest) -> Iterator[ClusterStatus]:
     """``newest`` has the rounds that the previous look found."""
+    steps_s = LOOK_BACK_S[:1] if newest.clusters else LOOK_BACK_S
+    newest.look_back(
+        wanted or set(settings.clusters), steps_s=steps_s
+    )  # first: without brokers its error is the only one
     now_ms = round(time.time() * 1000)
     beats = _read_beats(settings, now_ms)
     leaders, processes = beats or (None, [])
@@ -238,8 +242,6 @@ def _newest_rounds(
     settings: Settings, wanted: set[str], newest: Newest, leaders: Mapping[str, Process] | None
 ) -> list[tuple[Round, int | None]]:
     """The newest summary of each cluster with its controller's epoch. Raises ``NotFound`` naming the clusters without one."""
-    steps_s = LOOK_BACK_S[:1] if newest.clusters else LOOK_BACK_S
-    newest.look_back(wanted or set(settings.clusters), steps_s=steps_s)
     missing = sorted(wanted - newest.clusters)
     if missing or not newest.clusters:
         hints = [
@@ -248,7 +250,7 @@ def _newest_rounds(
             if newest.clusters and name not in settings.clusters
         ]
         raise NotFound(
-            f"{', '.join(missing) or 'any cluster'}: no round on {settings.topics.audit} in the last day: "
+            f"no round of {', '.join(missing) or 'any cluster'} is on {settings.topics.audit} from the last day: "
             f"{'; '.join(hints) or _explain_missing_round(leaders)}"
         )
     return [
@@ -261,11 +263,11 @@ def _newest_rounds(
 def _explain_missing_round(leaders: Mapping[str, Process] | None) -> str:
     """Why there is no round."""
     if leaders is None:
-        return "no controller runs, or no report of the cluster comes"
+        return "no controller runs, or no report comes: `trimtab doctor` says which"
     running = [f"{name} ({each.beat.instance})" for name, each in leaders.items() if each.runs]
     if not running:
-        return "no controller runs"
-    return f"no report of the cluster comes to {', '.join(running)}, or its first round is not over"
+        return "no controller runs: start one with `trimtab run`"
+    return f"no report comes to {', '.join(running)}, or the first round is not over: see again in a few minutes, or run `trimtab doctor`"
 
 
 def _read_standings(settings: Settings, rounds: Sequence[RoundSummary]) -> dict[str, Standing]:

@@ -276,6 +276,26 @@ def test_a_broker_is_taken_as_typed_by_force_and_where_the_summary_does_not_name
     assert meant("zzz", cut) == meant("zzz", None) == meant("zzz", force=True) == ["zzz"]
 
 
+@pytest.mark.parametrize(
+    ("known", "force", "why"),
+    [
+        (None, False, "east-1: no recent round is known, so it is not checked that there is a broker zzz\n"),
+        (
+            msgspec.structs.replace(NAMED, brokers_reporting_count=250),
+            False,
+            "east-1: its newest round does not name all its brokers, so it is not checked that there is a broker zzz\n",
+        ),
+        (None, True, ""),
+        (NAMED, True, ""),
+    ],
+)
+def test_a_broker_that_could_not_be_checked_is_named(
+    capsys: pytest.CaptureFixture[str], known: KnownCluster | None, why: str, *, force: bool
+):
+    assert meant("zzz", known, force=force) == ["zzz"]
+    assert capsys.readouterr().err == why
+
+
 def test_a_maintenance_is_ended_without_the_port():
     begun = planned(begin_drain(["b3:8080"], WINDOW))
     assert upkeep_of(planned(end_maintenance(["b3"], []), begun.value, now_ms=NOW_MS + 1)) == {}

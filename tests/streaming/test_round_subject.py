@@ -34,7 +34,7 @@ from streaming.cli.rounds import (
     newest_about,
 )
 from streaming.contract.encode import encode_leader
-from streaming.process.exits import NOT_FOUND, REFUSED
+from streaming.process.exits import NOT_FOUND, REFUSED, Refused
 from streaming.transport.side import TopicRecord
 from tests.streaming.golden import folders, messages
 from tests.streaming.records import BEAT, beat_on_topic, on_topic
@@ -210,6 +210,49 @@ def test_status_looks_for_reports_where_rounds_are_late(
     done = CliRunner().invoke(main, ["status"])
     assert done.exit_code == 0, (done.output, done.exception)
     assert done.stdout.splitlines()[1].strip().startswith(said), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("control list", 0, "so what the controllers are configured with is not known: gone\n"),
+        ("policy show --cluster lab", 0, "so what the controllers are configured with is not known: gone\n"),
+        ("maintenance list", 0, "so what the controllers are configured with is not known: gone\n"),
+        ("status", REFUSED, "Error: gone\n"),
+    ],
+)
+def test_what_an_audit_topic_that_cannot_be_read_means_is_said_once_and_for_what_was_asked(
+    monkeypatch: pytest.MonkeyPatch, command: str, code: int, said: str
+):
+    def refuse(*_: object, **__: object) -> Topic:
+        raise Refused("gone")
+
+    monkeypatch.setattr(published, "output_side", lambda _: SimpleNamespace(reader=refuse))
+    monkeypatch.setattr(control, "input_side", lambda _: SimpleNamespace(reader=lambda *_, **__: Topic([])))
+    done = CliRunner().invoke(main, command.split())
+    assert done.exit_code == code, (done.output, done.exception)
+    assert done.stderr.count("gone") == 1
+    assert done.stderr.endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            "status",
+            "no round of any cluster is on trimtab.audit from the last day: no controller runs: start one",
+        ),
+        ("status --cluster lab", "no round of lab is on trimtab.audit from the last day: no controller runs"),
+        ("rounds show --cluster lab", "no cluster has a round of the last day: `trimtab status` says why"),
+        ("actions list --cluster lab", "no cluster has a round of the last day: `trimtab status` says why"),
+    ],
+)
+def test_where_no_cluster_has_a_round_the_next_step_is_named(
+    monkeypatch: pytest.MonkeyPatch, command: str, said: str
+):
+    done = run(monkeypatch, [], *command.split())
+    assert done.exit_code == NOT_FOUND
+    assert said in done.stderr
 
 
 def test_a_broker_is_shown_without_its_port_and_a_misspelt_one_is_answered(monkeypatch: pytest.MonkeyPatch):
