@@ -150,6 +150,12 @@ def list_command(settings: Settings, cluster: str | None, form: str, *, pending:
         ]
         click.echo(render(rows, form), nl=False)
         return
+    if not rounds:
+        click.echo(
+            "no round of the last day is there, so what waits is not known: `trimtab status` says why",
+            err=True,
+        )
+        return
     for each in waiting:
         click.echo(f"waits for approval: {proposal_text(*each)}")
     for name, row in flying:

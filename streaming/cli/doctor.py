@@ -126,8 +126,8 @@ def _clocks(facts: Facts) -> Iterator[Finding]:
     own = own or sorted(each.age_s for each in processes if each.age_s < 0)[:1]
     clocks = [("this machine", ahead_s) for ahead_s in own]
     clocks += [(each.beat.instance, each.ahead_s) for each in processes if each.runs]
-    missed = [each for each in (facts.processes, facts.input) if isinstance(each, Missed)]
-    found = [_not_checked(each.why) for each in missed]
+    missed = dict.fromkeys(each.why for each in (facts.processes, facts.input) if isinstance(each, Missed))
+    found = [_not_checked(why) for why in missed]
     if not (clocks or senders or missed):
         found.append(_not_checked("no clock can be compared: there is no recent beat or event"))
     found += [
@@ -184,6 +184,9 @@ def _checkpoint(facts: Facts) -> Iterator[Finding]:
             here = f"it can be used, and is planned to batch {_number(seen.checkpoint.last_batch_id)}"
         published = "nothing" if marker is None else f"batch {_number(marker.batch_id)}"
         yield _ok(f"{facts.settings.spark.checkpoint}: {here}; {published} is published")
+    elif facts.user is not None and facts.user.runs and seen == CheckpointSeen():
+        path, leader = facts.user.beat.checkpoint, facts.user.beat.instance
+        yield _problem(f"the checkpoint {path}, which {leader} uses and leads with, is gone", _BRING_BACK)
     elif why := _why_elsewhere(facts, seen):
         here = f"a start on this machine, {facts.host}, would be refused: {_without_options(refusal)}"
         yield _not_checked(f"{here}; but {why}", _LOOK_THERE)
@@ -213,6 +216,8 @@ def _why_elsewhere(facts: Facts, seen: CheckpointSeen) -> str:
     leaders = sorted(each.beat.instance for each in own if each.runs and each.beat.role == "leader")
     if leaders:
         return f"{leaders[0]} leads, so the checkpoint that it uses is well"
+    if facts.user is not None:
+        return ""
     if not facts.settings.spark.checkpoint.startswith(("/", "file:")):
         return "the path is relative, and from another directory it leads elsewhere"
     if others:
@@ -266,7 +271,10 @@ def _lag(facts: Facts) -> Iterator[Finding]:
         quiet_s = (facts.now_ms - max(record.timestamp for record in facts.input)) / 1000
         say = _problem if quiet_s > settings.pulsar.rounds.max_report_age_s else _ok
         yield say(f"the newest record came {age_text(max(0.0, quiet_s))}", about=topic)
-    rounds = {event.cluster: event.data for event, _ in _known(facts.rounds)}
+    if isinstance(facts.rounds, Missed):
+        yield _not_checked(facts.rounds.why, about=settings.topics.audit)
+        return
+    rounds = {event.cluster: event.data for event, _ in facts.rounds}
     for name in sorted({*settings.clusters} - rounds.keys()) or ([] if rounds else [settings.topics.audit]):
         yield _problem("no round in the last day", about=name)
     for name, data in rounds.items():
@@ -345,6 +353,9 @@ class Check(NamedTuple):
 _REACH = "Start the brokers, or correct the url and the connection's settings of [input] or [output]"
 _SECURITY = "See docs/security.md"
 _REFUSED = "See docs/operations.md, When the checkpoint is refused"
+_BRING_BACK = (
+    "Bring it back as it was, at once: the controller ends within a minute, and does not start without it"
+)
 _LOOK_THERE = "Run trimtab doctor where the controller runs, in its directory and with its settings"
 _START = "Start it: trimtab run. Its exit code and log say why it ended (docs/operations.md, Exit codes)"
 _FAILING = "Remove the cause that it names: it goes on by itself, and nothing is lost"

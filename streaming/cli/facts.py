@@ -32,7 +32,7 @@ from streaming.process.exits import Refused, WrongUse, words_of
 from streaming.settings import Settings
 from streaming.systems import input_side
 from streaming.transport import checkpoint as checkpoints
-from streaming.transport.checkpoint import newest_start
+from streaming.transport.checkpoint import newest_start, place_of
 from streaming.transport.errors import CheckpointError, CheckpointMismatch, NoAnswer, PublishError, StartError
 from streaming.transport.publishing import Checkpoint, Marker
 from streaming.transport.side import TopicRecord
@@ -98,6 +98,15 @@ class Facts:
     """The newest records of the input topic within the last day, as far as they were looked at."""
     rejected: Mapping[str, int] | Missed
     """How many records could not be used in the last hour, by reason."""
+
+    @property
+    def user(self) -> Process | None:
+        """The process of this controller that leads, or led, with the checkpoint that is seen here: by its machine and path."""
+        place = place_of(self.settings.spark.checkpoint)
+        leaders = [each for each in self.own_processes if each.beat.role == "leader"]
+        newest = max(leaders, key=lambda each: (each.beat.epoch, -each.age_s), default=None)
+        is_here = newest is not None and (newest.host, newest.beat.checkpoint) == (self.host, place)
+        return newest if is_here else None
 
     @property
     def own_processes(self) -> list[Process]:

@@ -41,7 +41,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     is_leaving: bool = False
     """Whether this is its last beat: it has ended in good order, and no standby has to wait for the session's end."""
     checkpoint: str = ""
-    """Where its checkpoint is; a path is that of its machine. Empty in a beat of a version that did not say it."""
+    """Where its checkpoint is; a path is that of its machine, and absolute. Empty in a beat of a version that did not say it."""
     problem: str = ""
     """Why a standby could not lead now, or why a leader's query fails; empty where nothing is wrong."""
 

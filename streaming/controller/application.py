@@ -35,6 +35,7 @@ from streaming.spark.jars import JarError, JavaError
 from streaming.spark.query import Frames
 from streaming.spark.session import SparkLog
 from streaming.systems import beat_sink_of, validate_all
+from streaming.transport.checkpoint import place_of
 from streaming.transport.errors import Fenced, StartError, StartWith
 from streaming.transport.side import Begin
 
@@ -162,7 +163,7 @@ class Application:
             name=controller.name,
             session_s=controller.session_s,
             is_alive=self._health.is_alive,
-            checkpoint=self._settings.spark.checkpoint,
+            checkpoint=place_of(self._settings.spark.checkpoint),
         )
         sink = partial(beat_sink_of, self._settings)
         with Beats(sink, duty.beat, every_s=every_s(controller.session_s)) as beats:

@@ -9,8 +9,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -30,6 +32,11 @@ CLAIM = "claim"
 PROBE = ".trimtab-probe-"
 """Beginning of the names of the files with which a start tests the store; a start that was killed may leave some."""
 _NAME = re.compile(r"start-(\d+)")
+
+
+def place_of(location: str) -> str:
+    """The place of a checkpoint on its machine, whatever directory it is named from; a URL is as it is."""
+    return location if urlsplit(location).scheme else str(Path(location).absolute())
 
 
 class Listing(Protocol):

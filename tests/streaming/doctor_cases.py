@@ -7,6 +7,7 @@ import msgspec
 from state.outputs import Finding, OtherBalancers
 from streaming.cli.facts import CheckpointSeen, Missed
 from streaming.settings import ControllerSettings, Settings, SparkSettings
+from streaming.transport.checkpoint import place_of
 from streaming.transport.publishing import Marker
 from streaming.transport.topics import BrokersSeen, Denied, Difference, TopicsSeen
 from tests.streaming.doctor_facts import LEADER, NOW_MS, heard, process, reported, side
@@ -58,6 +59,11 @@ NOT_FROM_HERE = [
     # what is found, and why it need not be the controller's checkpoint
     ({}, "a:1 leads"),
     ({**ENDED, "host": "elsewhere"}, "the controller ran on a"),
+    (
+        {**ENDED, "host": "elsewhere", "processes": [process(checkpoint="/var/lib/trimtab")]},
+        "a:1 leads",
+    ),
+    ({**ENDED, "processes": [process(checkpoint="/mnt/trimtab")]}, "a:1 leads"),
     ({**ENDED, "settings": Settings()}, "the path is relative"),
 ]
 
@@ -108,6 +114,22 @@ PROBLEMS: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "checkpoint",
         {"checkpoint": NO_CHECKPOINT, **ENDED},
+        "was deleted or replaced by a new one",
+        OPERATIONS,
+    ),
+    (
+        "checkpoint",
+        {**ENDED, "checkpoint": NO_CHECKPOINT, "processes": [process(checkpoint="/var/lib/trimtab")]},
+        "the checkpoint /var/lib/trimtab, which a:1 uses and leads with, is gone",
+        "Bring it back",
+    ),
+    (
+        "checkpoint",
+        {
+            "settings": Settings(),
+            "checkpoint": NO_CHECKPOINT,
+            "processes": [process(age_s=60.0, checkpoint=place_of("checkpoint"))],
+        },
         "was deleted or replaced by a new one",
         OPERATIONS,
     ),

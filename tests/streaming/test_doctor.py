@@ -111,6 +111,16 @@ def test_what_could_not_be_looked_at_is_not_checked_and_says_why_and_the_rest_is
     assert {finding.check for finding in found} == {check.name for check in CHECKS}
 
 
+def test_brokers_that_do_not_answer_are_told_once_by_the_clocks_and_of_each_topic_by_the_lag():
+    away = Missed("kafka://k:9092 does not answer", is_unreachable=True)
+    found = [*of("clocks", processes=away, input=away), *of("lag", input=away, rounds=away)]
+    assert [(each.check, each.about, each.finding) for each in found] == [
+        ("clocks", "", away.why),
+        ("lag", "trimtab.input", away.why),
+        ("lag", "trimtab.audit", away.why),
+    ]
+
+
 def test_a_check_that_fails_is_named_and_ends_no_other(monkeypatch: pytest.MonkeyPatch):
     def broken(_: Facts) -> list[Finding]:
         raise KeyError("oops")

@@ -255,6 +255,12 @@ def test_where_no_cluster_has_a_round_the_next_step_is_named(
     assert said in done.stderr
 
 
+def test_without_a_round_it_is_not_said_that_nothing_waits(monkeypatch: pytest.MonkeyPatch):
+    done = run(monkeypatch, [], "actions", "list")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "what waits is not known: `trimtab status` says why" in done.stderr
+
+
 def test_a_broker_is_shown_without_its_port_and_a_misspelt_one_is_answered(monkeypatch: pytest.MonkeyPatch):
     full = SUMMARY["data"]["brokers_reporting"][0]
     host = full.rpartition(":")[0]
