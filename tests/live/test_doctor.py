@@ -120,7 +120,7 @@ def test_topics_that_are_missing_are_named_and_an_empty_cluster_is_told_what_to_
     assert wrong(found) == {
         ("topics", stage.topics.audit): "problem",
         ("topics", stage.topics.beats): "warning",
-        ("lag", ""): "not checked",
+        ("lag", stage.topics.audit): "not checked",
         ("balancers", ""): "not checked",
         ("executors", ""): "not checked",
         ("leader", ""): "not checked",
