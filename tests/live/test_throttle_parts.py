@@ -218,7 +218,7 @@ def test_a_cluster_that_is_not_in_the_settings_or_does_not_answer_is_named(tmp_p
     config.write_text('[targets."kafka-1".kafka]\nbootstrap = "127.0.0.1:1"\n')
     options = ("--config", str(config), "--once", "--stdout")
     missing = command("collect", "kafka", "other", *options, code=WRONG_USE)
-    assert 'there is no [targets."other".kafka] in the settings (targets there: kafka-1)' in missing.output
+    assert 'there is no [targets."other".kafka] in the settings (known here: kafka-1)' in missing.output
     silent = command("collect", "kafka", "kafka-1", *options, code=UNREACHABLE)
     assert "no broker of Kafka answers: nothing listens at 127.0.0.1:1 (connection refused)" in silent.output
 
