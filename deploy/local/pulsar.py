@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 import httpx
 
@@ -30,6 +31,14 @@ from deploy.local.pulsar_settings import LoadManager
 PULSAR_LOCK = LOCKS / "pulsar.lock"
 NEWEST_PULSAR_LOCK = LOCKS / "pulsar-4.2.lock"
 """The newest release that the live tests run on."""
+LOOPBACK = "127.0.0.1"
+
+
+class Machine(NamedTuple):
+    """Where a broker runs, if not on loopback: an address, and the command that starts another one there."""
+
+    address: str
+    prefix: tuple[str, ...]
 
 
 class _PulsarCluster(JavaCluster):
@@ -47,7 +56,8 @@ class _PulsarCluster(JavaCluster):
 class LocalPulsar(_PulsarCluster):
     """A cluster in `directory` with `brokers` brokers; a context manager that starts and stops it.
 
-    `extra` overrides keys of `broker.conf`, and `extra_of` those of one broker. Brokers are numbered from 1.
+    `extra` overrides keys of `broker.conf`, and `extra_of` those of one broker. Brokers are numbered from 1. ZooKeeper and the bookie
+    listen at `host`; a broker runs on its machine of `machines`, or beside them.
     """
 
     def __init__(
@@ -60,9 +70,12 @@ class LocalPulsar(_PulsarCluster):
         extra: Mapping[str, object] = MappingProxyType({}),
         extra_of: Mapping[int, Mapping[str, object]] = MappingProxyType({}),
         lock: Path = PULSAR_LOCK,
+        host: str = LOOPBACK,
+        machines: Mapping[int, Machine] = MappingProxyType({}),
     ) -> None:
         super().__init__(directory, lock=lock)
         self._extra, self._extra_of = extra, extra_of
+        self._host, self._machines = host, machines
         self.cluster = cluster
         self._numbers = range(1, brokers + 1)
         self._load_manager = load_manager
@@ -70,19 +83,27 @@ class LocalPulsar(_PulsarCluster):
         self._ports: dict[int, tuple[int, int]] = {}
 
     @property
+    def _zookeeper_address(self) -> str:
+        return f"{self._host}:{self._zookeeper_port}"
+
+    @property
     def service_url(self) -> str:
         """`pulsar://…` of all brokers, for clients."""
-        return "pulsar://" + ",".join(f"127.0.0.1:{port}" for port, _ in self._ports.values())
+        return "pulsar://" + ",".join(f"{self._address(number)}:{port}" for number, (port, _) in self._ports.items())
 
     @property
     def admin_url(self) -> str:
         """`http://…` of all brokers, comma-separated."""
-        return "http://" + ",".join(f"127.0.0.1:{web}" for _, web in self._ports.values())
+        return "http://" + ",".join(self.broker_ids)
 
     @property
     def broker_ids(self) -> list[str]:
         """The ids of the brokers, in their order; each is also the address of the broker's web service."""
-        return [f"127.0.0.1:{web}" for _, web in self._ports.values()]
+        return [self.broker_id(number) for number in self._numbers]
+
+    def broker_id(self, number: int) -> str:
+        """The id of one broker."""
+        return f"{self._address(number)}:{self._ports[number][1]}"
 
     def stop_broker(self, number: int) -> None:
         """Stop one broker in order; it hands its bundles over."""
@@ -102,6 +123,9 @@ class LocalPulsar(_PulsarCluster):
         self._load_manager = load_manager
         for number in self._numbers:
             self._write_broker(number)
+
+    def _address(self, number: int) -> str:
+        return self._machines[number].address if number in self._machines else self._host
 
     def _broker(self, number: int) -> Process:
         return self.processes[f"broker{number}"]
@@ -123,13 +147,13 @@ class LocalPulsar(_PulsarCluster):
     def _zookeeper(self) -> Process:
         store = self.directory / "zookeeper"
         store.mkdir(exist_ok=True)
-        file = self.write("zoo.cfg", settings.zookeeper(port=self._zookeeper_port, store=store))
+        file = self.write("zoo.cfg", settings.zookeeper(host=self._host, port=self._zookeeper_port, store=store))
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
         return self.jvm("zookeeper", main, file, heap_mb=64, direct_mb=32)
 
     def _bookie(self, port: int) -> Process:
         values = settings.bookie(
-            port=port, zookeeper_port=self._zookeeper_port, store=self.directory / "bookie"
+            host=self._host, port=port, zookeeper=self._zookeeper_address, store=self.directory / "bookie"
         )
         main = "org.apache.bookkeeper.server.Main"
         return self.jvm(
@@ -138,15 +162,19 @@ class LocalPulsar(_PulsarCluster):
 
     def _broker_process(self, number: int) -> Process:
         file, main = self._write_broker(number), "org.apache.pulsar.PulsarBrokerStarter"
-        return self.jvm(f"broker{number}", main, "--broker-conf", file, heap_mb=256, direct_mb=256)
+        broker = self.jvm(f"broker{number}", main, "--broker-conf", file, heap_mb=256, direct_mb=256)
+        if number in self._machines:
+            broker.command = (*self._machines[number].prefix, *broker.command)
+        return broker
 
     def _write_broker(self, number: int) -> str:
         port, web_port = self._ports[number]
         values = settings.broker(
             cluster=self.cluster,
+            host=self._address(number),
             port=port,
             web_port=web_port,
-            zookeeper_port=self._zookeeper_port,
+            zookeeper=self._zookeeper_address,
             load_manager=self._load_manager,
             extra={**self._extra, **self._extra_of.get(number, {})},
         )
@@ -159,7 +187,7 @@ class LocalPulsar(_PulsarCluster):
     def start_all(self) -> None:
         zookeeper, bookie, *brokers = self.processes.values()
         zookeeper.launch()
-        self.wait_for("ZooKeeper", lambda: _is_zookeeper_healthy(self._zookeeper_port))
+        self.wait_for("ZooKeeper", lambda: _is_zookeeper_healthy(self._host, self._zookeeper_port))
         if not (self.directory / "initialized").exists():
             self._initialize()
         for process in (bookie, *brokers):
@@ -168,12 +196,11 @@ class LocalPulsar(_PulsarCluster):
 
     def _initialize(self) -> None:
         """Write the cluster's metadata, once; the process that does so ends by itself."""
-        metadata = f"zk:127.0.0.1:{self._zookeeper_port}"
-        port, web_port = self._ports[1]
+        metadata = f"zk:{self._zookeeper_address}"
         arguments = ["--cluster", self.cluster, "--metadata-store", metadata]
         arguments += ["--configuration-metadata-store", metadata]
-        arguments += ["--web-service-url", f"http://127.0.0.1:{web_port}"]
-        arguments += ["--broker-service-url", f"pulsar://127.0.0.1:{port}"]
+        arguments += ["--web-service-url", f"http://{self.broker_id(1)}"]
+        arguments += ["--broker-service-url", f"pulsar://{self._address(1)}:{self._ports[1][0]}"]
         main = "org.apache.pulsar.PulsarClusterMetadataSetup"
         once = self.jvm("initialize", main, *arguments, heap_mb=128, direct_mb=64)
         once.launch()
@@ -184,7 +211,7 @@ class LocalPulsar(_PulsarCluster):
 
     def _wait_until_ready(self) -> None:
         running = [number for number in self._numbers if self._broker(number).running()]
-        ids = {f"127.0.0.1:{self._ports[number][1]}" for number in running}
+        ids = {self.broker_id(number) for number in running}
         self.wait_for("Pulsar", lambda: all(_is_healthy(broker, self.cluster, ids) for broker in ids))
 
 
@@ -272,9 +299,9 @@ def _has_default_namespace(broker: str) -> bool:
     return answer is not None and answer.status_code == httpx.codes.OK and "public/default" in answer.json()
 
 
-def _is_zookeeper_healthy(port: int) -> bool:
+def _is_zookeeper_healthy(host: str, port: int) -> bool:
     """Whether ZooKeeper says that it is healthy, by its own command `ruok`."""
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+    with suppress(OSError), socket.create_connection((host, port), timeout=1) as connection:
         connection.sendall(b"ruok")
         return connection.recv(16) == b"imok"
     return False

@@ -44,8 +44,6 @@ JVM = (
 """Options of every process. Java's second compiler would cost more time than it saves within minutes."""
 
 _LEAN: Mapping[str, object] = {
-    "bindAddress": "127.0.0.1",
-    "advertisedAddress": "127.0.0.1",
     "managedLedgerDefaultEnsembleSize": 1,
     "managedLedgerDefaultWriteQuorum": 1,
     "managedLedgerDefaultAckQuorum": 1,
@@ -71,24 +69,24 @@ _STORAGE: Mapping[str, object] = {
 }
 
 
-def zookeeper(*, port: int, store: Path) -> dict[str, object]:
+def zookeeper(*, host: str, port: int, store: Path) -> dict[str, object]:
     """`zoo.cfg`."""
     return {
         "tickTime": 1000,
         "dataDir": store,
         "clientPort": port,
-        "clientPortAddress": "127.0.0.1",
+        "clientPortAddress": host,
         "maxClientCnxns": 0,
     }
 
 
-def bookie(*, port: int, zookeeper_port: int, store: Path) -> dict[str, object]:
+def bookie(*, host: str, port: int, zookeeper: str, store: Path) -> dict[str, object]:
     """`bookkeeper.conf`. The metadata URI goes without the usual `/ledgers`: the metadata driver adds it."""
     return {
         **_STORAGE,
         "bookiePort": port,
-        "metadataServiceUri": f"metadata-store:zk:127.0.0.1:{zookeeper_port}",
-        "advertisedAddress": "127.0.0.1",
+        "metadataServiceUri": f"metadata-store:zk:{zookeeper}",
+        "advertisedAddress": host,
         "journalDirectories": store / "journal",
         "ledgerDirectories": store / "ledgers",
         "httpServerEnabled": "false",
@@ -100,9 +98,10 @@ def bookie(*, port: int, zookeeper_port: int, store: Path) -> dict[str, object]:
 def broker(
     *,
     cluster: str,
+    host: str,
     port: int,
     web_port: int,
-    zookeeper_port: int,
+    zookeeper: str,
     load_manager: LoadManager,
     extra: Mapping[str, object],
 ) -> dict[str, object]:
@@ -111,9 +110,11 @@ def broker(
     Reports are as fresh as possible: statistics every 5 s, and a threshold of 1 %. Brokers on one host report the host's
     CPU and bandwidth, so only rates and throughput tell them apart here.
     """
-    metadata = f"zk:127.0.0.1:{zookeeper_port}"
+    metadata = f"zk:{zookeeper}"
     return {
         **_LEAN,
+        "bindAddress": host,
+        "advertisedAddress": host,
         "clusterName": cluster,
         "brokerServicePort": port,
         "webServicePort": web_port,
@@ -145,6 +146,8 @@ def standalone(
     return {
         **_LEAN,
         **_STORAGE,
+        "bindAddress": "127.0.0.1",
+        "advertisedAddress": "127.0.0.1",
         "clusterName": "standalone",
         "brokerServicePort": port,
         "webServicePort": web_port,

@@ -1,0 +1,180 @@
+"""``docs/comparison.md`` and its pictures, from the rows that runs left; nothing is run for it."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tests.compare.balancers import BALANCERS, RATE_PARTS, TIME_PARTS
+from tests.compare.scenarios import CARD_GBIT_PER_S, SCENARIOS, Scenario
+from tests.compare.watching import SPREAD_POINTS, SPREAD_RATIO
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "comparison.md"
+Row = Mapping[str, Any]
+
+_COLUMNS: Sequence[tuple[str, str]] = (
+    ("unbalanced s", "unbalanced_s"),
+    ("balanced after s", "balanced_after_s"),
+    ("rates within 15 % after s", "rates_balanced_after_s"),
+    ("unloads", "unloads"),
+    ("sent back", "sent_back"),
+    ("moved twice", "moved_twice"),
+    ("splits", "splits"),
+    ("p50 ms", "publish_p50_ms"),
+    ("p99 ms", "publish_p99_ms"),
+    ("max ms", "publish_max_ms"),
+    ("above 1 s", "publishes_above_1_s"),
+    ("longest gap s", "longest_gap_s"),
+    ("reconnects", "reconnects"),
+    ("lost", "lost"),
+    ("repeated", "repeated"),
+    ("CPU %", "balancer_cpu_percent"),
+)
+
+_HEAD = f"""\
+# Comparison on a real cluster
+
+For whoever chooses a balancer: what Pulsar's own balancers and trimtab did to the same real cluster under the same traffic, and what
+clients felt. Everything on this page was written by a program from `tests/compare/results.ndjson`; each figure can be measured again.
+
+```sh
+sudo make compare ONLY=hot-broker/trimtab-fleet-planner/1   # one cell, in up to eight minutes; its row is replaced
+sudo make compare                                            # all that has no row yet
+.venv/bin/python -m tests.compare --page                     # this page anew from the rows
+```
+
+## How it is done
+
+* A real Pulsar 4.2.4: ZooKeeper, a bookie, and each broker in a network namespace of its own, with its own network card, on one machine.
+  Producers and consumers of every topic run beside it, and publish the same messages, drawn from a seed, under every balancer.
+* **Usage is bandwidth.** Brokers on one host share its processors, so the weight of CPU is 0 for everybody, and a card carries
+  {CARD_GBIT_PER_S * 1000:g} Mbit/s each way (`loadBalancerOverrideBrokerNicSpeedGbps`).
+* Every balancer is **at its documented defaults**, with two factors that are the same for all. Rates below which a move is not worth it,
+  and above which a bundle is cut, are a {RATE_PARTS}th of the defaults, because these brokers carry hundreds of messages a second. Times
+  for which a bundle or broker is left alone are a {TIME_PARTS}th, so that they fit into a run. Pulsar's shedding interval and trimtab's
+  rounds stay at one minute, and hit counts stay.
+* The cluster is calm for a minute and a half, then something happens, and the next five minutes are judged.
+* **Balanced**: all brokers are at most {SPREAD_POINTS:g} points of usage apart, as means over half a minute, until the end. *Rates within
+  {100 * SPREAD_RATIO:g} %*: no broker's message rate is farther from the mean. A dash: not within the five minutes.
+* **Publish latency** is from the client's call to the broker's answer. *Gap* is the longest time in which a consumer got nothing.
+  *CPU* is of trimtab's controller, collector and executor, as a share of one core; Pulsar's balancers run inside the brokers.
+
+## What it cannot show
+
+* Hundreds of messages a second on one host are not a production cluster: an unload here closes a handful of topics, not thousands.
+* Five minutes favour whoever acts early; a balancer that needs eight rounds (AvgShedder's low threshold) has no time to.
+* CPU, memory and disks play no part; with them the balancers would see other usage.
+* Two seeds are few: a difference of one unload, or of one minute, is noise.
+"""
+
+
+def write(rows: Sequence[Row]) -> None:
+    """Write the page and a picture for each scenario that has rows."""
+    parts = [_HEAD]
+    for scenario in SCENARIOS.values():
+        its = [row for row in rows if row["scenario"] == scenario.name]
+        if its:
+            picture = DOCS / f"comparison-{scenario.name}.svg"
+            _draw(scenario, its, picture)
+            parts.append(_section(scenario, its, picture.name))
+    parts.append(_foot(rows))
+    PAGE.write_text("\n".join(parts))
+
+
+def _section(scenario: Scenario, rows: Sequence[Row], picture: str) -> str:
+    lines = [
+        f"## {scenario.name}",
+        "",
+        f"{scenario.text} Means over the seeds that ran.",
+        "",
+        f"![Usage of each broker under each balancer]({picture})",
+        "",
+        "|  | runs | " + " | ".join(title for title, _ in _COLUMNS) + " |",
+        "|---|--:|" + "--:|" * len(_COLUMNS),
+    ]
+    for name, balancer in BALANCERS.items():
+        its = [row for row in rows if row["balancer"] == name]
+        cells = [_cell(its, key) for _, key in _COLUMNS]
+        lines.append(f"| {balancer.text} | {len(its)} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, ""])
+
+
+def _cell(rows: Sequence[Row], key: str) -> str:
+    """The mean; a dash where no run, or not every run, has a value."""
+    values = [
+        row["unbalanced_ratio"] * row["window_s"] if key == "unbalanced_s" else row[key] for row in rows
+    ]
+    if not values or None in values:
+        return "-"
+    value = mean(values)
+    return f"{value:,.0f}" if value >= 10 or value == round(value) else f"{value:.1f}"
+
+
+def _foot(rows: Sequence[Row]) -> str:
+    machines = sorted({row["machine"] for row in rows})
+    commits = sorted({row["commit"] for row in rows})
+    missing = [
+        f"{scenario}/{balancer}/{seed}"
+        for scenario in SCENARIOS
+        for balancer in BALANCERS
+        for seed in (1, 2)
+        if not any(
+            (row["scenario"], row["balancer"], row["seed"]) == (scenario, balancer, seed) for row in rows
+        )
+    ]
+    not_run = f"Not run yet: {', '.join(missing)}." if missing else "Every cell was run."
+    dates = sorted(row["on"] for row in rows)
+    return f"## Made\n\n{len(rows)} runs from {dates[0]} to {dates[-1]} on {'; '.join(machines)}, at {', '.join(commits)}. {not_run}\n"
+
+
+def _draw(scenario: Scenario, rows: Sequence[Row], file: Path) -> None:
+    """Usage of each broker over time: balancers as rows, seeds as columns; a mark for each unload, at the usage of its source."""
+    mpl.rcParams["svg.fonttype"] = "none"
+    mpl.rcParams["svg.hashsalt"] = "trimtab"
+    names = [name for name in BALANCERS if any(row["balancer"] == name for row in rows)]
+    seeds = sorted({row["seed"] for row in rows})
+    figure = Figure(figsize=(4.2 * len(seeds) + 1, 1.35 * len(names) + 0.6), layout="constrained")
+    axes = figure.subplots(len(names), len(seeds), sharex=True, sharey=True, squeeze=False)
+    for across, seed in enumerate(seeds):
+        axes[0][across].set_title(f"{scenario.name}, seed {seed}", fontsize=9)
+        axes[-1][across].set_xlabel("seconds", fontsize=8)
+        for down, name in enumerate(names):
+            found = [row for row in rows if (row["balancer"], row["seed"]) == (name, seed)]
+            _draw_run(axes[down][across], found)
+            axes[down][0].set_ylabel(
+                name.replace("trimtab-", "trimtab\n").replace("-shedder", "-\nshedder"), fontsize=7
+            )
+    figure.savefig(file, metadata={"Date": None, "Creator": None})
+
+
+def _draw_run(axes: Axes, found: Iterable[Row]) -> None:
+    axes.tick_params(labelsize=7)
+    axes.set_ylim(0, 110)
+    axes.axvline(0, color="#999999", linewidth=0.8)
+    for row in found:
+        series = row["series"]
+        seconds, usage = series["seconds"], series["usage_points"]
+        for number, points in enumerate(usage):
+            smooth = [_smoothed(points, place) or math.nan for place in range(len(points))]
+            axes.plot(seconds, smooth, linewidth=1.2, color=f"C{number}")
+        for second, source, _, is_forced in series["moves"]:
+            if not is_forced and second > 0:
+                place = min(range(len(seconds)), key=lambda at: abs(seconds[at] - second))
+                height = _smoothed(usage[source - 1], place)
+                axes.plot(
+                    [second], [height or 0], marker="v", markersize=4, color=f"C{source - 1}", linestyle=""
+                )
+
+
+def _smoothed(points: Sequence[float | None], place: int) -> float | None:
+    """The mean over a quarter of a minute; None while the broker does not run."""
+    if points[place] is None:
+        return None
+    values = [point for point in points[max(0, place - 2) : place + 1] if point is not None]
+    return mean(values)
