@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-pulsar watch test test-slow check faults mutate bench docs locks clean
+.PHONY: help setup demo demo-pulsar watch test test-slow check faults compare mutate bench docs locks clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ faults: $(JARS) $(PULSAR_JARS) $(CLASSES) ## Fault schedules on real brokers, re
 	$(PYTHON) -m tests.faults --system pulsar --seeds 1-60
 	$(PYTHON) -m tests.faults --system kafka --failovers 10 --seeds 1-10
 	$(PYTHON) -m tests.faults --system pulsar --failovers 10 --seeds 1-5
+
+compare: $(JARS) $(PULSAR_JARS) ## Balancers side by side on a real Pulsar, all runs that have no row yet (ONLY=SCENARIO/BALANCER/SEED: one); needs root
+	$(PYTHON) -m tests.compare $(if $(ONLY),--again --only $(ONLY))
+	$(PYTHON) -m tests.compare --page
 
 mutate: $(PACKAGES) ## Mutants of state that its fast tests do not notice, of a random sample of 60
 	$(PYTHON) -m tests.mutants

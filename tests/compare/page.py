@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tests.compare.balancers import BALANCERS, RATE_PARTS, TIME_PARTS
+from tests.compare.judging import SPREAD_POINTS, SPREAD_RATIO
 from tests.compare.scenarios import CARD_GBIT_PER_S, SCENARIOS, Scenario
-from tests.compare.watching import SPREAD_POINTS, SPREAD_RATIO
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "comparison.md"

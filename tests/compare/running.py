@@ -26,9 +26,10 @@ from streaming.pulsar.http import AdminError, HttpClient
 from streaming.settings import PulsarTarget, load
 from tests.compare.balancers import Balancer
 from tests.compare.clients import FELT
+from tests.compare.judging import judge, series
 from tests.compare.network import HOST, Network
 from tests.compare.scenarios import BUNDLES_PER_BROKER, NAMESPACE, TENANT, Scenario, Traffic, traffic_of
-from tests.compare.watching import Watch, judge, series
+from tests.compare.watching import Watch
 
 CALM_S, WINDOW_S = 90.0, 320.0
 """How long the balancer sees a calm cluster before, and how long it is watched after what happens."""
@@ -83,11 +84,11 @@ def run(balancer: Balancer, scenario: Scenario, seed: int, length: Length, direc
         )
         with watch:
             time.sleep(length.calm_s)
-            watch.happened_s = time.time()
-            plan.write(traffic.then_messages_per_s, counts_from_s=watch.happened_s)
+            watch.seen.happened_s = time.time()
+            plan.write(traffic.then_messages_per_s, counts_from_s=watch.seen.happened_s)
             used_s = _cpu_s(programs)
-            _happen(pulsar, scenario, watch.happened_s + length.window_s)
-            time.sleep(max(0.0, watch.happened_s + length.window_s - time.time()))
+            _happen(pulsar, scenario, watch.seen.happened_s + length.window_s)
+            time.sleep(max(0.0, watch.seen.happened_s + length.window_s - time.time()))
             used_s = _cpu_s(programs) - used_s
         clients.end()
         felt = json.loads((directory / FELT).read_text())
@@ -101,11 +102,11 @@ def run(balancer: Balancer, scenario: Scenario, seed: int, length: Length, direc
         "machine": f"{os.cpu_count()} cores, Python {platform.python_version()}, Pulsar 4.2.4",
         "took_s": round(time.monotonic() - began_s),
         "window_s": round(length.window_s),
-        **judge(watch),
+        **judge(watch.seen),
         **felt,
         "balancer_cpu_percent": round(100 * used_s / length.window_s, 1) if programs else None,
         **answered,
-        "series": series(watch),
+        "series": series(watch.seen),
     }
 
 
