@@ -14,7 +14,7 @@ import struct
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,8 @@ _NOISE_LASTS_S = 40.0
 _NOISE_STEP_S = 1.0
 _REMAINING_S = 15.0
 _SLOW_S = 1.0
-_GAP_TIMES = 5.0
-"""A consumer's gap counts when nothing comes for so many times as long as usual, and for a second."""
+_RECENT_COUNT = 200
+"""Messages of a topic whose ids are remembered: more than a consumer has not acknowledged when its bundle moves."""
 
 
 class Felt:
@@ -45,7 +45,7 @@ class Felt:
         self.latencies_s: list[float] = []
         self.failed: Counter[str] = Counter()
         self.sent_count = self.acknowledged_count = self.received_count = 0
-        self.repeated_count = self.disordered_count = 0
+        self.redelivered_count = self.repeated_count = 0
         self.longest_gap_s = 0.0
         self.connects_count = 0
         self._counts_from_s = math.inf
@@ -53,6 +53,7 @@ class Felt:
         self._acknowledged: dict[str, int] = {}
         self._received_s: dict[str, float] = {}
         self._seen: dict[str, int] = {}
+        self._recent_ids: dict[str, deque[str]] = {}
 
     def count_from(self, time_s: float) -> None:
         """From when on latencies, gaps and connects count."""
@@ -77,11 +78,16 @@ class Felt:
         now_s = time.time()
         with self._lock:
             self.received_count += 1
-            if number <= self._newest.get(topic, -1):
+            ids = self._recent_ids.setdefault(topic, deque(maxlen=_RECENT_COUNT))
+            message_id = str(message.message_id())
+            if message_id in ids:
+                self.redelivered_count += 1
+            elif number <= self._newest.get(topic, -1):
                 self.repeated_count += 1
             else:
                 self._newest[topic] = number
                 self._seen[topic] = self._seen.get(topic, 0) + 1
+            ids.append(message_id)
             before_s = self._received_s.get(topic, now_s)
             self._received_s[topic] = now_s
             if sent_s >= self._counts_from_s:
@@ -116,6 +122,7 @@ class Felt:
                 "reconnects": self.connects_count,
                 "sent": self.sent_count,
                 "lost": lost_count,
+                "redelivered": self.redelivered_count,
                 "repeated": self.repeated_count,
             }
 

@@ -33,7 +33,8 @@ _COLUMNS: Sequence[tuple[str, str]] = (
     ("longest gap s", "longest_gap_s"),
     ("reconnects", "reconnects"),
     ("lost", "lost"),
-    ("repeated", "repeated"),
+    ("redelivered", "redelivered"),
+    ("stored twice", "repeated"),
     ("CPU %", "balancer_cpu_percent"),
 )
 
@@ -63,7 +64,8 @@ sudo make compare                                            # all that has no r
 * **Balanced**: all brokers are at most {SPREAD_POINTS:g} points of usage apart, as means over half a minute, until the end. *Rates within
   {100 * SPREAD_RATIO:g} %*: no broker's message rate is farther from the mean. A dash: not within the five minutes.
 * **Publish latency** is from the client's call to the broker's answer. *Gap* is the longest time in which a consumer got nothing.
-  *CPU* is of trimtab's controller, collector and executor, as a share of one core; Pulsar's balancers run inside the brokers.
+  *Redelivered* are messages that a consumer had, and had not yet acknowledged, when its bundle moved: Pulsar delivers at least once. The
+  namespace deduplicates. *CPU* is of trimtab's controller, collector and executor, as a share of one core; Pulsar's balancers run inside the brokers.
 
 ## What it cannot show
 
