@@ -14,7 +14,7 @@ import struct
 import sys
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,6 @@ _NOISE_LASTS_S = 40.0
 _NOISE_STEP_S = 1.0
 _REMAINING_S = 15.0
 _SLOW_S = 1.0
-_RECENT_COUNT = 200
-"""Messages of a topic whose ids are remembered: more than a consumer has not acknowledged when its bundle moves."""
 
 
 class Felt:
@@ -49,11 +47,10 @@ class Felt:
         self.longest_gap_s = 0.0
         self.connects_count = 0
         self._counts_from_s = math.inf
-        self._newest: dict[str, int] = {}
+        self._received: dict[str, dict[int, str]] = {}
+        """By topic, the id of each number."""
         self._acknowledged: dict[str, int] = {}
         self._received_s: dict[str, float] = {}
-        self._seen: dict[str, int] = {}
-        self._recent_ids: dict[str, deque[str]] = {}
 
     def count_from(self, time_s: float) -> None:
         """From when on latencies, gaps and connects count."""
@@ -78,16 +75,13 @@ class Felt:
         now_s = time.time()
         with self._lock:
             self.received_count += 1
-            ids = self._recent_ids.setdefault(topic, deque(maxlen=_RECENT_COUNT))
-            message_id = str(message.message_id())
-            if message_id in ids:
+            ids, message_id = self._received.setdefault(topic, {}), str(message.message_id())
+            if number not in ids:
+                ids[number] = message_id
+            elif ids[number] == message_id:
                 self.redelivered_count += 1
-            elif number <= self._newest.get(topic, -1):
-                self.repeated_count += 1
             else:
-                self._newest[topic] = number
-                self._seen[topic] = self._seen.get(topic, 0) + 1
-            ids.append(message_id)
+                self.repeated_count += 1
             before_s = self._received_s.get(topic, now_s)
             self._received_s[topic] = now_s
             if sent_s >= self._counts_from_s:
@@ -103,7 +97,8 @@ class Felt:
         """Acknowledged to a producer, and never at the consumer."""
         with self._lock:
             return sum(
-                max(0, count - self._seen.get(topic, 0)) for topic, count in self._acknowledged.items()
+                max(0, count - len(self._received.get(topic, ())))
+                for topic, count in self._acknowledged.items()
             )
 
     def summary(self) -> dict[str, Any]:
