@@ -89,7 +89,9 @@ class LocalPulsar(_PulsarCluster):
     @property
     def service_url(self) -> str:
         """`pulsar://…` of all brokers, for clients."""
-        return "pulsar://" + ",".join(f"{self._address(number)}:{port}" for number, (port, _) in self._ports.items())
+        return "pulsar://" + ",".join(
+            f"{self._address(number)}:{port}" for number, (port, _) in self._ports.items()
+        )
 
     @property
     def admin_url(self) -> str:
@@ -147,7 +149,9 @@ class LocalPulsar(_PulsarCluster):
     def _zookeeper(self) -> Process:
         store = self.directory / "zookeeper"
         store.mkdir(exist_ok=True)
-        file = self.write("zoo.cfg", settings.zookeeper(host=self._host, port=self._zookeeper_port, store=store))
+        file = self.write(
+            "zoo.cfg", settings.zookeeper(host=self._host, port=self._zookeeper_port, store=store)
+        )
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
         return self.jvm("zookeeper", main, file, heap_mb=64, direct_mb=32)
 
