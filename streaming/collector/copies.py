@@ -122,8 +122,12 @@ class CopyFinder:
             self._looked_ms is None or now_ms - self._looked_ms >= _LOOK_MS or set(alive) != self._alive
         )
         self._find_on_disks(kafka, alive, is_whole=is_whole)
-        known = (*running, *self._planned, *self._behind, *self._on_disks)
-        states = kafka.partitions(None if is_whole else {topic for topic, _ in known})
+        known = {topic for topic, _ in (*running, *self._planned, *self._behind, *self._on_disks)}
+        states = kafka.partitions(None if is_whole else known)
+        if (
+            is_whole
+        ):  # a topic that is hidden from us is left out of all topics; asked for by name, it is told
+            states |= kafka.partitions(known - {topic for topic, _ in states})
         self._behind = {where for where, state in states.items() if _behind(state, running.get(where))}
         if is_whole:
             self._looked_ms, self._alive = now_ms, frozenset(alive)

@@ -256,7 +256,11 @@ def describe_error(error: BaseException) -> str:
         return "there is no such topic (any more), or it has no leader: `trimtab doctor` says which, `trimtab topics create` makes it"
     kind = type(error).__name__
     said = text.removeprefix(kind).removeprefix(": ")
-    return said or _CAPITAL.sub(" ", kind.removeprefix("Kafka").removesuffix("Error")).lower()
+    return (
+        said
+        if said not in {"", "None"}
+        else _CAPITAL.sub(" ", kind.removeprefix("Kafka").removesuffix("Error")).lower()
+    )
 
 
 def describe_missing_topic(link: KafkaLink, topic: str, operation: Operation) -> str:

@@ -185,7 +185,7 @@ def test_a_child_that_fails_is_shown_with_the_end_of_its_log(tmp_path: Path) -> 
         tmp_path, bootstrap="127.0.0.1:1", metrics_port=free_metrics_port("run"), settings=FLEET_SETTINGS
     )
     with pytest.raises(
-        LocalError, match=r"(?s)topics create ended with 5; .*nothing listens at 127\.0\.0\.1:1"
+        LocalError, match=r"(?s)topics create ended with 6; .*nothing listens at 127\.0\.0\.1:1"
     ):
         trimtab.create_topics()
 

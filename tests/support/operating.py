@@ -121,7 +121,7 @@ def assert_status_and_rounds_tell_it(stage: Stage, config: Path, action: dict[st
     assert found["round"] == newest["round"]
     assert found["epoch"] > 1_700_000_000, "at least the time of the start"
     assert [each["id"] for each in found["in_flight"]] == [each["id"] for each in newest["in_flight"]]
-    assert "west: no round on" in output_of(config, "status", "--cluster", "west", code=8)
+    assert "no round of west is on" in output_of(config, "status", "--cluster", "west", code=8)
 
     number = str(action["data"]["round"])
     shown = output_of(config, "rounds", "show", "--cluster", "east-1", number)

@@ -187,7 +187,7 @@ def test_the_command_says_what_is_wrong(
     topicless = stage.settings(base=there, file="c.toml", topics__actions="none")
     cases = (
         (commander.config, 0, "skipped: dry-run"),
-        (away, 5, "check admin_url"),
+        (away, 6, "check admin_url"),
         (tokenless, 5, "is empty"),
         (topicless, 5, "trimtab topics create"),
     )
