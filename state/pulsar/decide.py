@@ -36,7 +36,7 @@ from state.pulsar.shedding import Admitted, admit, settle, shed
 from state.pulsar.splits import Splits
 from state.pulsar.summary import Decided, candidate_outcomes, summarize
 from state.pulsar.view import PolicyView, RoundContext, policy_view, round_context, shadowed_view
-from state.pulsar.wording import actions_text, stay_text
+from state.pulsar.wording import actions_text, calm_text, stay_text
 from state.summary import fit
 
 
@@ -208,7 +208,7 @@ def _decision_reason(
     unloads = len(answers.unloads) + len(drained.unloads) + len(admitted.unloads)
     why = stay_text(Counter(candidate_outcomes(table, plan, admitted.holds)))
     if not why and not unloads:
-        why = ", ".join(f"{count} {name}" for name, count in plan.examined.counts().items())
+        why = calm_text(plan.examined.counts(), admission.context.pulsar.policy)
     parts = [
         *([f"starting: {hold.detail}"] if hold is not None and hold.reason == "starting" else []),
         actions_text(

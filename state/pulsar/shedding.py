@@ -41,6 +41,7 @@ from state.pulsar.admission import (
     traffic_in,
 )
 from state.pulsar.view import PolicyView, RoundContext
+from state.pulsar.wording import shadow_note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -308,7 +309,8 @@ class _Desk:
         messages, volume = traffic_in(evidence)
         placement = next((chosen for chosen in PLACEMENTS if chosen.evidence in evidence), None)
         to = "" if placement is None or destination is None else placement.sentence(destination, evidence)
-        return f"{finding}: moving {wanted.bundle}{returning} ({messages:.0f} messages/s, {volume:.0f} bytes/s){to}"
+        moving = f"moving {wanted.bundle}{returning} ({messages:.0f} messages/s, {volume:.0f} bytes/s){to}"
+        return f"{finding}{shadow_note(self._admission.table.shadow)}: {moving}"
 
     def _evidence(self, wanted: _Wanted) -> Evidence:
         bundles, source, table = self._view.bundles, wanted.move.source, self._admission.table

@@ -5,7 +5,9 @@ The counts are those of the summary's tables, so that the line, ``status`` and `
 
 from collections.abc import Mapping
 
+from policies.shedding.registry import AnyPolicy
 from policies.wording import counted
+from state.outputs import ShadowSummary
 
 _ACTED = "acted"
 _STAY = {
@@ -66,6 +68,19 @@ def stay_text(outcomes: Mapping[str, int], *, action: str = "move") -> str:
         said = f"{_SINGULARS.get(verb, f'{verb}s')} {rest.replace('their', 'its')}" if count == 1 else text
         parts.append(f"{count if place else counted(count, 'bundle')} {said}")
     return ", ".join(parts)
+
+
+def shadow_note(shadow: ShadowSummary | None) -> str:
+    """That loads count as if a dry-run had moved bundles; empty where they are as measured."""
+    return "" if shadow is None else f" (as if the dry-run had moved {counted(shadow.count, 'bundle')})"
+
+
+def calm_text(examined: Mapping[str, int], policy: AnyPolicy) -> str:
+    """What became of the brokers, or pairs, that were looked at where no bundle was; empty if none was looked at."""
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in examined.items())
+    if examined and examined.keys() <= set(policy.calm_outcomes):
+        return f"no broker stands out ({counts})"
+    return counts
 
 
 def actions_text(count: int, noun: str, why: str, **of_them: int) -> str:

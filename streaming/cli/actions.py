@@ -12,6 +12,7 @@ import msgspec
 from policies.wording import counted, time_text
 from state.outputs import RoundSummary
 from state.outputs.actions import ACTION_PREFIX
+from state.pulsar.wording import shadow_note
 from streaming.cli.approve import ID_MIN, newest_rounds, open_proposals, proposal_text
 from streaming.cli.options import cluster_option, example, settings_options
 from streaming.cli.output import format_option, render, table_lines, text_of, value_text
@@ -26,7 +27,7 @@ from streaming.cli.published import (
     records_of,
     tail_options,
 )
-from streaming.cli.summaries import all_names, circumstances_lines, looked_at_lines, shadow_note
+from streaming.cli.summaries import all_names, circumstances_lines, looked_at_lines
 from streaming.contract.encode import LEADER_TYPE, LeaderData
 from streaming.contract.envelope import ReadEnvelope, read_envelope
 from streaming.process.exits import NotFound, WrongUse
@@ -308,7 +309,7 @@ def _sides(action: Action, summary: RoundSummary | None) -> Iterator[str]:
             shown = "" if broker is None else "unknown" if before is None else value_text(before)
             rows.append((f"{side} {broker}" if broker else side, name, shown, value_text(after)))
     if rows:
-        shadow = "" if summary is None else shadow_note(summary)
+        shadow = "" if summary is None else shadow_note(summary.shadow)
         yield from ("", "Expected load, after this action and the earlier actions of its round")
         yield from table_lines(
             [("", "", "before, measured" if shadow else "before", f"after{shadow}"), *rows]

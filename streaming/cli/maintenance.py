@@ -9,6 +9,7 @@ import msgspec
 
 from state.outputs import DrainRow, RoundSummary
 from state.overlay import MaintenanceWindow
+from state.pulsar.wording import shadow_note
 from state.settings import Mode
 from streaming.cli.control import Edit, Planned, maintenance_of
 from streaming.cli.options import Moment, broker_of, example, settings_options
@@ -23,7 +24,7 @@ from streaming.cli.request import (
     standing_lines,
     with_request_options,
 )
-from streaming.cli.summaries import drain_line, left_lines, missed_results, own_lines, shadow_note
+from streaming.cli.summaries import drain_line, left_lines, missed_results, own_lines
 from streaming.contract.messages import ControlData
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, WrongUse
@@ -313,5 +314,5 @@ def progress_lines(data: RoundSummary, rows: Sequence[DrainRow]) -> list[str]:
     if _is_over(rows):
         return lines + [line for row in rows for line in own_lines(row)]
     if is_stuck(data):
-        return [*lines, *left_lines(data.upkeep, shadow_note(data))]
+        return [*lines, *left_lines(data.upkeep, shadow_note(data.shadow))]
     return lines + [f"round {data.round}: {each.advice}" for each in missed_results(data)]

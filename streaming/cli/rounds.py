@@ -11,6 +11,7 @@ import msgspec
 from policies.shedding.registry import find_policy
 from policies.wording import counted
 from state.outputs import CandidateRow, LeftRow, RoundSummary, Section, SplitRow
+from state.pulsar.wording import shadow_note
 from streaming.cli.brokers import standing_text
 from streaming.cli.options import broker_of, example, settings_options
 from streaming.cli.output import table_lines, text_of, value_text
@@ -34,7 +35,6 @@ from streaming.cli.summaries import (
     round_head,
     round_text,
     section_lines,
-    shadow_note,
     tail_round_text,
 )
 from streaming.process.exits import NotFound, WrongUse
@@ -285,7 +285,7 @@ def _round_lines(data: RoundSummary) -> Iterator[str]:
         yield from table_lines([(f"{row.kind} {row.bundle}", row.outcome, row.id) for row in judged])
     if data.upkeep is not None and data.upkeep.left.count:
         yield from section_lines(
-            f"Left at drained brokers{shadow_note(data)}",
+            f"Left at drained brokers{shadow_note(data.shadow)}",
             data.upkeep.left,
             lambda row: (row.bundle, f"at {row.broker}", row.detail),
         )

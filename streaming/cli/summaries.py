@@ -15,6 +15,7 @@ from state.outputs import (
     Section,
     SplitRow,
 )
+from state.pulsar.wording import shadow_note
 from state.summary import join_names
 from streaming.cli.output import asked_text, counts_text, table_lines, text_of, value_text
 from streaming.cli.published import Round
@@ -80,10 +81,10 @@ def looked_at_lines(data: RoundSummary, *, but: str = "") -> Iterator[str]:
         ]
         yield from ("", "Copies:" + ("" if rows else " none was judged"), *table_lines(rows))
         return
-    yield from section_lines(f"Looked at{shadow_note(data)}", data.examined, _examined_row)
+    yield from section_lines(f"Looked at{shadow_note(data.shadow)}", data.examined, _examined_row)
     bundles = "Other bundles" if but else "Bundles"
     candidates = _drop_row(data.candidates, but)
-    title = f"{bundles} of the brokers that fired{shadow_note(data)}"
+    title = f"{bundles} of the brokers that fired{shadow_note(data.shadow)}"
     yield from section_lines(title, candidates, _candidate_row)
     if data.splits.count:
         yield from section_lines(
@@ -114,11 +115,6 @@ def throttle_facts(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
     would_be = "would be " if data.mode == "dry-run" else ""
     rates = throttle.rates_bytes_per_s.items()
     yield "rates", [f"{role} {would_be}{value_text(rate)} bytes/s" for role, rate in rates]
-
-
-def shadow_note(data: RoundSummary) -> str:
-    """That loads count as if a dry-run had moved bundles; empty where they are as measured."""
-    return f" (as if the dry-run had moved {counted(data.shadow.count, 'bundle')})" if data.shadow else ""
 
 
 def section_lines(
@@ -243,4 +239,4 @@ def maintenance_lines(data: RoundSummary) -> Iterable[str]:
     for row in found.drains:
         yield f"{drain_line(row)}, by {asked_text(row.who, row.why)}"
         yield from own_lines(row)
-    yield from left_lines(found, shadow_note(data))
+    yield from left_lines(found, shadow_note(data.shadow))

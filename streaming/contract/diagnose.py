@@ -98,7 +98,7 @@ def _envelope_problems(event: dict[str, Any]) -> Iterator[_Problem]:
 def _cluster_problems(event: dict[str, Any], key: str | None) -> Iterator[_Problem]:
     cluster = event.get("cluster")
     if cluster is None or cluster == "":
-        yield "missing-cluster", "the attribute cluster is missing"
+        yield "missing-cluster", f"the attribute cluster is {_describe_value(event, 'cluster')}"
     if (
         not isinstance(cluster, str)
         or re.fullmatch(CLUSTER_PATTERN, cluster) is None

@@ -266,13 +266,23 @@ def describe_error(error: BaseException) -> str:
 def describe_missing_topic(link: KafkaLink, topic: str, operation: Operation) -> str:
     """The sentence about a topic that we do not see, which is not there, or hidden from us; both, if brokers do not answer that."""
     try:
-        with connected(link, timeout_s=_REQUEST_TIMEOUT_S) as admin:
-            (described,) = admin.describe_topics([topic])
+        return find_missing_topic(link, topic, operation) or describe_hidden_topic(link, topic, operation)
     except ClusterError:
         return describe_hidden_topic(link, topic, operation)
+
+
+def find_missing_topic(link: KafkaLink, topic: str, operation: Operation) -> str | None:
+    """The sentence about a topic that is gone, or hidden from us; None if it is there. A consumer waits for such a topic in silence.
+
+    Raises ``ClusterError``.
+    """
+    with connected(link, timeout_s=_REQUEST_TIMEOUT_S) as admin:
+        (described,) = admin.describe_topics([topic])
     if described["error_code"] == TopicAuthorizationFailedError.errno:
         return describe_missing(link, "topic", topic, [operation])
-    return f"there is no topic {topic} at {link.bootstrap}: run `trimtab topics create`"
+    if described["error_code"] == UnknownTopicOrPartitionError.errno:
+        return f"there is no topic {topic} at {link.bootstrap}: run `trimtab topics create`"
+    return None
 
 
 def describe_unanswered(bootstrap: str, error: BaseException | None) -> str:

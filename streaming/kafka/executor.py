@@ -27,11 +27,13 @@ from kafka.structs import OffsetAndMetadata
 
 from streaming.contract.envelope import EPOCH_HEADER, LARGEST_RECORD_BYTES
 from streaming.kafka.client import (
+    ClusterError,
     close_producer,
     commit_within,
     describe_error,
     describe_missing_topic,
     explain_denied,
+    find_missing_topic,
     open_consumer,
     open_producer,
     partitions_of,
@@ -48,7 +50,7 @@ _REQUEST_TIMEOUT_MS = round(1000 * _TIMEOUT_S)
 _STAY_MS = 200
 """Long enough to join the group again, in a few turns, while a batch is worked on."""
 _LOOK_INTERVAL_S = 10.0
-"""Time between checks that the group's coordinator answers, while there is nothing to do: a poll does not show it."""
+"""Time between checks that the group's coordinator answers and the topic is there, while there is nothing to do: a poll shows neither."""
 
 
 class KafkaActions(Closeable):
@@ -178,6 +180,12 @@ class KafkaActions(Closeable):
         if time.monotonic() - self._looked_s < _LOOK_INTERVAL_S:
             return
         self._consumer.committed(TopicPartition(self._topic, 0), timeout_ms=_REQUEST_TIMEOUT_MS)
+        try:
+            missing = find_missing_topic(self._link, self._topic, "Read")
+        except ClusterError as error:
+            raise PublishError(str(error)) from error
+        if missing is not None:
+            raise PublishError(missing)
         self._looked_s = time.monotonic()
 
     def _position(self, partition: TopicPartition) -> int:

@@ -13,7 +13,7 @@ changes nothing. An event that cannot be written in time is given up and counted
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 
 from kafka import KafkaConsumer, TopicPartition
@@ -27,12 +27,14 @@ from streaming.contract.encode import SkippedRange
 from streaming.kafka import topics
 from streaming.kafka.client import (
     REACH_TIMEOUT_MS,
+    ClusterError,
     close_producer,
     denied_resource,
     describe_error,
     describe_missing_topic,
     describe_unanswered,
     explain_denied,
+    find_missing_topic,
     open_consumer,
     open_producer,
     partitions_of,
@@ -44,6 +46,7 @@ from streaming.kafka.link import KafkaLink, Operation, describe_missing
 from streaming.kafka.publisher import KafkaPublisher
 from streaming.kafka.topics import RECORD_HEADROOM_BYTES
 from streaming.process.closeable import Closeable
+from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused
 from streaming.transport.errors import NoTopic, PublishError
 from streaming.transport.side import Begin, Place, Progress
@@ -108,16 +111,27 @@ class KafkaTopicReader(Closeable):
             yield from read_to_end(self._consumer, silence_s=self._silence_s)
 
     def follow(self) -> Iterator[ConsumerRecord]:
-        """The records from here on, for ever."""
+        """The records from here on, until the topic is deleted."""
+        silence = Deadline(self._silence_s)
         while True:
             with self._explain_errors():
                 polled = self._consumer.poll(timeout_ms=_POLL_MS)
             for at in self._partitions:
                 yield from polled.get(at, ())
+            if polled or silence.is_over:
+                if not polled:
+                    self._require_topic()
+                silence = Deadline(self._silence_s)
 
     def close(self) -> None:
         """Close the connections."""
         self._consumer.close(autocommit=False)
+
+    def _require_topic(self) -> None:
+        with suppress(ClusterError):  # during an outage it is not known
+            missing = find_missing_topic(self._link, self._topic, "Read")
+            if missing is not None:
+                raise Refused(missing)
 
     def _explain_errors(self) -> AbstractContextManager[None]:
         return _explain_errors(self._link, self._topic, "Read")

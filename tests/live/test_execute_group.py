@@ -15,7 +15,9 @@ from deploy.local.kafka import LocalKafka
 from streaming.kafka.cluster import KafkaCluster
 from streaming.kafka.executor import KafkaActions
 from streaming.kafka.link import KafkaLink
+from streaming.kafka.side import KafkaTopicReader
 from streaming.process.deadline import Deadline
+from streaming.process.exits import Refused
 from streaming.transport.errors import PublishError
 from streaming.transport.side import ActionRecord, PartitionEpochs
 from tests.support.actions import publish, results, throttle
@@ -144,6 +146,24 @@ def test_a_dropped_batch_comes_again_to_the_same_executor(stage: Stage):
         assert polled(actions) == [b"a2"]
         actions.drop()
         assert polled(actions) == [b"a2"]
+
+
+def test_the_topic_of_actions_is_named_when_it_is_deleted_under_an_executor(
+    stage: Stage, admin: KafkaAdminClient
+):
+    with ExitStack() as stack:
+        actions = consumer(stage, stack)
+        actions.poll(timeout_s=0.3)
+        admin.delete_topics([stage.topics.actions])
+        with pytest.raises(PublishError, match=f"there is no topic {stage.topics.actions} at "):
+            until(lambda: actions.poll(timeout_s=0.3), what="the error")
+
+
+def test_a_topic_is_named_when_it_is_deleted_under_its_reader(stage: Stage, admin: KafkaAdminClient):
+    with KafkaTopicReader(KafkaLink(stage.bootstrap), stage.topics.audit, silence_s=1.0) as reader:
+        admin.delete_topics([stage.topics.audit])
+        with pytest.raises(Refused, match=f"there is no topic {stage.topics.audit} at "):
+            next(reader.follow())
 
 
 def test_a_partition_that_leaves_while_it_is_asked_for_is_left(stage: Stage, monkeypatch: pytest.MonkeyPatch):

@@ -434,7 +434,7 @@ def test_in_a_round_with_a_single_broker_nothing_fires() -> None:
             "b2": MaintenanceWindow(since=moment_at(0)),
         }
     )
-    assert judged_round(overlay=apart).reason == "0 unloads: 1 below-threshold"
+    assert judged_round(overlay=apart).reason == "0 unloads: no broker stands out (1 below-threshold)"
 
 
 @pytest.mark.parametrize(("limit", "unloads"), [(1, [OF_B3]), (2, [OF_B3, BIG]), (3, [OF_B3, BIG, SMALL])])

@@ -99,6 +99,22 @@ def test_figures_of_brokers_stay_as_measured_and_the_section_says_what_the_polic
     assert seen_points == pytest.approx((68.25, 48.5), abs=0.1)
 
 
+def test_the_reason_of_an_action_says_that_its_figures_are_with_the_shadow() -> None:
+    sensitive = {
+        "high_hit_count": 1,
+        "low_hit_count": 1,
+        "low_threshold_points": 5.0,
+        "min_unload_messages_per_s": 1.0,
+    }
+    uneven = {"b1": [A, B, C, D, E], "b2": [F]}
+    found = played(uneven, uneven, avg_shedder=sensitive, guards={"max_unloads_per_round_count": 1})
+    reasons = [
+        (each["round"], " (as if the dry-run had moved 1 bundle): moving" in each["reason"])
+        for each in found.actions
+    ]
+    assert reasons == [(0, False), (1, True)]
+
+
 @pytest.mark.parametrize(
     ("later", "why"),
     [

@@ -5,10 +5,11 @@ from typing import get_args
 import pytest
 
 from policies.shedding.contract import BUNDLE_OUTCOMES
+from policies.shedding.registry import find_policy
 from policies.splitting.plan import OUTCOMES
 from state.closing import GeneralReason, SplitReason, UnloadReason
 from state.pulsar.masks import MASK_REASONS, SPLIT_MASK_REASONS
-from state.pulsar.wording import actions_text, stay_text
+from state.pulsar.wording import actions_text, calm_text, stay_text
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,20 @@ def test_every_bundle_that_stays_is_counted_under_its_reason(outcomes: dict[str,
 
 def test_a_bundle_that_was_split_does_not_rest_after_a_move() -> None:
     assert stay_text({"cooldown": 2}, action="split") == "2 bundles rest after a split"
+
+
+@pytest.mark.parametrize(
+    ("examined", "said"),
+    [
+        ({"within-spread": 6}, "no broker stands out (6 within-spread)"),
+        ({"within-spread": 5, "not-sure": 1}, "5 within-spread, 1 not-sure"),
+        ({}, ""),
+    ],
+)
+def test_a_round_that_tries_nothing_says_whether_a_broker_stands_out(
+    examined: dict[str, int], said: str
+) -> None:
+    assert calm_text(examined, find_policy("fleet-planner")) == said
 
 
 def test_every_outcome_of_a_bundle_has_words() -> None:
