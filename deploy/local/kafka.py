@@ -1,4 +1,4 @@
-"""A real KRaft Kafka on loopback, from the published jars: one broker, or three, for the demo and the tests.
+"""A real KRaft Kafka, from the published jars: one broker, or three, for the demo and the tests.
 
     with LocalKafka(Path("/tmp/k")) as kafka:
         producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
@@ -18,10 +18,11 @@ import argparse
 import base64
 import secrets
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from kafka.admin import KafkaAdminClient
@@ -29,8 +30,10 @@ from kafka.errors import KafkaError
 
 from deploy.local.processes import (
     LOCKS,
+    LOOPBACK,
     JavaCluster,
     LocalError,
+    Machine,
     Process,
     answers,
     free_ports,
@@ -67,6 +70,7 @@ class Node:
     """One broker's place in the cluster."""
 
     number: int
+    address: str
     port: int
     controller_port: int
     store: Path
@@ -78,7 +82,10 @@ class Node:
 
 
 class LocalKafka(JavaCluster):
-    """A cluster of 1 or 3 brokers in `directory`; a context manager that starts and stops it."""
+    """A cluster of 1 or 3 brokers in `directory`; a context manager that starts and stops it.
+
+    A broker runs on its machine of `machines`, by its number from 1, or on loopback.
+    """
 
     system = "Kafka"
     options = (
@@ -91,15 +98,21 @@ class LocalKafka(JavaCluster):
     ready_timeout_s = 60.0
     """One node needs 3 s and three need 13 s on two idle cores."""
 
-    def __init__(self, directory: Path, nodes: Literal[1, 3] = 1) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        nodes: Literal[1, 3] = 1,
+        machines: Mapping[int, Machine] = MappingProxyType({}),
+    ) -> None:
         super().__init__(directory, lock=LOCKS / "kafka.lock")
         self._count = nodes
+        self._machines = machines
         self._nodes: list[Node] = []
 
     @property
     def bootstrap(self) -> str:
-        """`127.0.0.1:port` of every broker, comma-separated; the same from the first `start` on."""
-        return ",".join(f"127.0.0.1:{node.port}" for node in self._nodes)
+        """`address:port` of every broker, comma-separated; the same from the first `start` on."""
+        return ",".join(f"{node.address}:{node.port}" for node in self._nodes)
 
     def stop_node(self, number: int) -> None:
         """Stop one broker (1-based) as `stop` does."""
@@ -114,17 +127,26 @@ class LocalKafka(JavaCluster):
         """Choose ports, write each node's settings, and format the stores that are new."""
         controller_port, *ports = free_ports(self._count + 1)
         self._nodes = [
-            Node(number, port, controller_port, self.directory / f"node{number}")
+            Node(
+                number,
+                self._machines[number].address if number in self._machines else LOOPBACK,
+                port,
+                controller_port,
+                self.directory / f"node{number}",
+            )
             for number, port in enumerate(ports, start=1)
         ]
         for node in self._nodes:
             self._settings(node).write_text(
-                _properties(node, len(self._nodes)) + self._more_properties(node), encoding="utf-8"
+                _properties(node, self._nodes) + self._more_properties(node), encoding="utf-8"
             )
         self.processes = {
             node.name: self.process(node.name, "kafka.Kafka", str(self._settings(node)))
             for node in self._nodes
         }
+        for number, machine in self._machines.items():
+            process = self.processes[f"node{number}"]
+            process.command = (*machine.prefix, *process.command)
         new = [node for node in self._nodes if not (node.store / "meta.properties").exists()]
         cluster = _cluster_id(self.directory / "cluster.id")
         with ThreadPoolExecutor(max_workers=self._count) as pool:
@@ -168,11 +190,11 @@ class LocalKafka(JavaCluster):
     def _is_ready(self) -> bool:
         """Whether all brokers that run answer and are registered with the controller."""
         running = [node for node in self._nodes if self.processes[node.name].running()]
-        if not running or not all(answers(node.port) for node in running):
+        if not running or not all(answers(node.port, node.address) for node in running):
             return False
         try:
             with KafkaAdminClient(
-                bootstrap_servers=[f"127.0.0.1:{node.port}" for node in running],
+                bootstrap_servers=[f"{node.address}:{node.port}" for node in running],
                 bootstrap_timeout_ms=2000,
                 request_timeout_ms=5000,
             ) as admin:
@@ -191,21 +213,22 @@ def _cluster_id(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def _properties(node: Node, nodes_count: int) -> str:
-    """The settings file of one of `nodes_count` nodes; the keys are those of Kafka's broker configuration."""
-    leads = node.number == 1
-    controller = f",CONTROLLER://127.0.0.1:{node.controller_port}" if leads else ""
+def _properties(node: Node, nodes: Sequence[Node]) -> str:
+    """The settings file of one of the nodes; the keys are those of Kafka's broker configuration."""
+    leads, first = node.number == 1, nodes[0]
+    controller = f",CONTROLLER://{first.address}:{first.controller_port}" if leads else ""
+    listener = f"PLAINTEXT://{node.address}:{node.port}"
     properties = {
         "process.roles": "broker,controller" if leads else "broker",
         "node.id": node.number,
-        "controller.quorum.voters": f"1@127.0.0.1:{node.controller_port}",
+        "controller.quorum.voters": f"1@{first.address}:{first.controller_port}",
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://127.0.0.1:{node.port}{controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{node.port}",
+        "listeners": f"{listener}{controller}",
+        "advertised.listeners": listener,
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": node.store,
         # two, where there are several nodes: a producer with transactions can begin while one of them is down
-        "transaction.state.log.replication.factor": min(2, nodes_count),
+        "transaction.state.log.replication.factor": min(2, len(nodes)),
     }
     return "".join(f"{key}={value}\n" for key, value in properties.items()) + _SETTINGS
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, NamedTuple, Self, TypeVar
 
 from streaming.process.deadline import poll
 from streaming.process.stop_signals import stopped_by_signals
@@ -75,9 +75,19 @@ def claim(port: int) -> None:
         probe.bind(("127.0.0.1", port))
 
 
-def answers(port: int) -> bool:
-    """Whether something on loopback accepts connections there."""
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+LOOPBACK = "127.0.0.1"
+
+
+class Machine(NamedTuple):
+    """Where a broker runs, if not on loopback: an address, and the command that starts another one there."""
+
+    address: str
+    prefix: tuple[str, ...]
+
+
+def answers(port: int, host: str = LOOPBACK) -> bool:
+    """Whether something accepts connections there."""
+    with suppress(OSError), socket.create_connection((host, port), timeout=1):
         return True
     return False
 

@@ -20,25 +20,24 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 import httpx
 
 from deploy.local import pulsar_settings as settings
-from deploy.local.processes import LOCKS, JavaCluster, Process, free_ports, run_until_stopped
+from deploy.local.processes import (
+    LOCKS,
+    LOOPBACK,
+    JavaCluster,
+    Machine,
+    Process,
+    free_ports,
+    run_until_stopped,
+)
 from deploy.local.pulsar_settings import LoadManager
 
 PULSAR_LOCK = LOCKS / "pulsar.lock"
 NEWEST_PULSAR_LOCK = LOCKS / "pulsar-4.2.lock"
 """The newest release that the live tests run on."""
-LOOPBACK = "127.0.0.1"
-
-
-class Machine(NamedTuple):
-    """Where a broker runs, if not on loopback: an address, and the command that starts another one there."""
-
-    address: str
-    prefix: tuple[str, ...]
 
 
 class _PulsarCluster(JavaCluster):

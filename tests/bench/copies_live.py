@@ -1,7 +1,7 @@
 """Real copies of every kind on three local brokers with two disks each: foretold and measured, and what producers feel.
 
 ``python -m tests.bench --only copies-live`` draws ``docs/throttling-recovery.svg``, ``-disks.svg`` and ``-all.svg``. A broker that comes
-back without trimtab is measured as well: what producers feel then is what the throttle is for.
+back without trimtab is measured as well: what producers feel then is what the throttle is for. It needs Linux and root, see ``Network``.
 """
 
 import json
@@ -22,6 +22,7 @@ from streaming.settings import load
 from tests.bench.report import Row, Section
 from tests.bench.throttle_live import Line, plot, predictions
 from tests.support.moving import CLUSTER, RECORD_BYTES, Moving, TwoDisks, pipeline
+from tests.support.network import Network
 from tests.support.processes import TRIMTAB, Child, ask, command, until
 from tests.support.stage import Stage
 
@@ -38,7 +39,10 @@ _BEFORE_S = 30.0
 _FELT_S = 15.0
 """The shortest span over which producers are looked at: the start of a broker takes some of it, whether it is paced or not."""
 _TIMES = 5
-_ASSIGNED = {0: (1, 2, 3), 1: (2, 1, 3)}
+_CARD_BYTES_PER_S = 10 * _MB
+"""Of each broker, each way: on loopback nobody would feel a copy at line rate."""
+_ASSIGNED = {0: (1, 2, 3), 1: (1, 2, 3)}
+"""One broker leads: where many do, it is the card of the one that comes back that is full, and producers do not use that."""
 _OTHER = {0: (1, 2)}
 _OTHER_TARGET = {0: (1, 3)}
 _FILL_BYTES = _OTHER_BYTES = 50 * _MB
@@ -108,7 +112,8 @@ def _lab(*, is_paced: bool = True) -> Iterator[_Lab]:
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         own = stack.enter_context(LocalKafka(directory / "own"))
-        kafka = stack.enter_context(TwoDisks(directory / "kafka", nodes=3))
+        network = stack.enter_context(Network(3, card_bytes_per_s=_CARD_BYTES_PER_S))
+        kafka = stack.enter_context(TwoDisks(directory / "kafka", nodes=3, machines=network.machines))
         moving, other = Moving(kafka, _ASSIGNED), Moving(kafka, _OTHER)
         stage = Stage(own.bootstrap, "bench", directory)
         lab = _Lab(kafka, moving, other, stage, is_paced=is_paced)
@@ -298,7 +303,7 @@ def measure_copies_live(*, quick: bool) -> Section:
     }
     return Section(
         title="Copies of every kind",
-        method=f"Three local brokers with two disks each, producers that wait for all in-sync replicas write {_WRITES / _MB:g} MB/s to "
+        method=f"Three local brokers with two disks each, each behind a network card of {_CARD_BYTES_PER_S / _MB:.0f} MB/s, producers that wait for all in-sync replicas write {_WRITES / _MB:g} MB/s to "
         f"each of two partitions. Broker 3 is away for {away_s:.0f} s, and misses more than {2 * _MISSED_BYTES / _MB:.0f} MB. "
         f"Rate {_RATE / _MB:.0f} MB/s between brokers and "
         f"{_DISK_RATE / _MB:.0f} MB/s between disks. *producers* is the 99th percentile of what a record took while anything was copied, "

@@ -27,9 +27,9 @@ from streaming.settings import PulsarTarget, load
 from tests.compare.balancers import Balancer
 from tests.compare.clients import FELT
 from tests.compare.judging import judge, series
-from tests.compare.network import HOST, Network
 from tests.compare.scenarios import BUNDLES_PER_BROKER, NAMESPACE, TENANT, Scenario, Traffic, traffic_of
 from tests.compare.watching import Watch
+from tests.support.network import HOST, Network
 
 CALM_S, WINDOW_S = 90.0, 320.0
 """How long the balancer sees a calm cluster before, and how long it is watched after what happens."""

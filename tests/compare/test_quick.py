@@ -1,7 +1,5 @@
 """The comparison of balancers judges as its page says, and one cell of it runs."""
 
-import os
-import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from tests.compare.balancers import BALANCERS
 from tests.compare.judging import Move, Seen, judge
 from tests.compare.running import Length, run
 from tests.compare.scenarios import MESSAGES_PER_S_PER_POINT, SCENARIOS, Scenario, traffic_of
+from tests.support.network import IS_POSSIBLE
 
 STEP_S = 5.0
 
@@ -65,9 +64,7 @@ def test_every_scenario_begins_calm_and_the_seed_alone_decides_its_traffic(scena
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("ip") is None, reason="network namespaces need root and the command ip"
-)
+@pytest.mark.skipif(not IS_POSSIBLE, reason="network namespaces need root, ip and tc")
 def test_a_short_run_of_one_cell_has_a_row_of_figures(tmp_path: Path):
     length = Length(calm_s=20, window_s=45)
     row = run(BALANCERS["trimtab-fleet-planner"], SCENARIOS["hot-broker"], 1, length, tmp_path)

@@ -10,8 +10,8 @@ from policies.splitting.ranges import Bundle, position_of
 from streaming.pulsar.admin import PulsarAdmin
 from streaming.pulsar.http import AdminError
 from tests.compare.judging import Move, Seen
-from tests.compare.network import Network
 from tests.compare.scenarios import CARD_BYTES_PER_S, NAMESPACE
+from tests.support.network import Network
 
 STEP_S = 5.0
 

@@ -19,7 +19,7 @@ from streaming.kafka.cluster import KafkaCluster
 from streaming.kafka.lags import Lags
 from streaming.kafka.throttles import Throttle, changes_of
 from streaming.settings import load
-from tests.support.moving import BROKERS, CLUSTER, Moving, TwoDisks, collecting, pipeline
+from tests.support.moving import BROKERS, CLUSTER, RECORD_BYTES, Moving, TwoDisks, collecting, pipeline
 from tests.support.processes import TRIMTAB, Child, Patience, Warm, until
 from tests.support.stage import Stage
 
@@ -135,6 +135,7 @@ def test_a_broker_that_comes_back_is_held_from_its_first_fetch_to_its_last(
             disks.stop_node(3)
             stopped_s = time.monotonic()
             awaited(lambda: rate_of(stage, "leader", 1), what="the leaders' side, before the broker is back")
+            moving.fill(20 * MB, record_bytes=RECORD_BYTES, only=(0,))  # it is in sync after the others
             awaited(lambda: time.monotonic() - stopped_s > AWAY_S, what="the broker to have missed enough")
             before = moving.cluster.throttle(topics=[moving.topic], brokers=[1, 2]).throttle
             assert len(before.rates_bytes_per_s) == 2

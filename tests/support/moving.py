@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -80,11 +80,13 @@ class Moving:
         """Take a new client: kafka-python remembers the broker that answers as controller, even one that has gone."""
         self.admin = KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap)
 
-    def fill(self, bytes_each: int, *, record_bytes: int = _FILL_BYTES) -> None:
-        """Write so much to each partition."""
+    def fill(
+        self, bytes_each: int, *, record_bytes: int = _FILL_BYTES, only: Collection[int] | None = None
+    ) -> None:
+        """Write so much to each partition, or each of ``only``."""
         with KafkaProducer(bootstrap_servers=self.kafka.bootstrap, acks="all") as producer:
             for _ in range(bytes_each // record_bytes):
-                for number in self.assigned:
+                for number in only or self.assigned:
                     producer.send(self.topic, b"x" * record_bytes, partition=number)
             producer.flush()
 

@@ -1,7 +1,7 @@
 """Machines on one host: each broker in a network namespace of its own, as in a container, with a network card of its own.
 
 Brokers on one host see the host's processors, but each sees only its own card, so their bandwidth tells them apart. It needs Linux,
-root and `ip` (iproute2). ZooKeeper, the bookie, the clients and trimtab stay outside, at ``HOST``.
+root, `ip` and `tc` (iproute2). What runs beside the machines is at ``HOST``.
 """
 
 import os
@@ -11,27 +11,30 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from deploy.local.processes import LocalError
-from deploy.local.pulsar import Machine
+from deploy.local.processes import LocalError, Machine
 from streaming.process.closeable import Closeable
 
 HOST = "10.213.0.1"
+IS_POSSIBLE = os.geteuid() == 0 and all(map(shutil.which, ("ip", "tc")))
 _BRIDGE = "trimtab0"
 _SUBNET_BITS = 24
+_QUEUE = ("burst", "64kb", "latency", "200ms")
+"""What a limited card lets pass at once, and how long at most a packet waits before it is dropped."""
 
 
 class Network(Closeable):
     """A bridge at ``HOST`` and a namespace for each of ``count`` machines, numbered from 1; what an earlier run left is replaced.
 
-    Raises ``LocalError`` where this cannot be done.
+    A card carries ``card_bytes_per_s`` each way, or what the host can. Raises ``LocalError`` where this cannot be done.
     """
 
-    def __init__(self, count: int) -> None:
-        if os.geteuid() != 0 or shutil.which("ip") is None:
+    def __init__(self, count: int, *, card_bytes_per_s: int | None = None) -> None:
+        if not IS_POSSIBLE:
             raise LocalError(
-                "network namespaces need root and the command `ip` (on Debian: apt-get install iproute2)"
+                "network namespaces need root, `ip` and `tc` (on Debian: apt-get install iproute2)"
             )
         self._numbers = range(1, count + 1)
+        self._card_bytes_per_s = card_bytes_per_s
         self.close()
         _ip("link", "add", _BRIDGE, "type", "bridge")
         _ip("addr", "add", f"{HOST}/{_SUBNET_BITS}", "dev", _BRIDGE)
@@ -68,6 +71,10 @@ class Network(Closeable):
         _ip("-n", namespace, "addr", "add", f"{_address(number)}/{_SUBNET_BITS}", "dev", "eth0")
         for card in ("eth0", "lo"):
             _ip("-n", namespace, "link", "set", card, "up")
+        if self._card_bytes_per_s is not None:
+            limit = ("root", "tbf", "rate", f"{8 * self._card_bytes_per_s}bit", *_QUEUE)
+            _run("tc", "qdisc", "add", "dev", outside, *limit)
+            _run("tc", "-n", namespace, "qdisc", "add", "dev", "eth0", *limit)
 
 
 def _namespace(number: int) -> str:
@@ -88,7 +95,11 @@ def _namespaces() -> Sequence[str]:
 
 
 def _ip(*arguments: str) -> str:
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+    return _run("ip", *arguments)
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise LocalError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+        raise LocalError(f"{' '.join(command)}: {done.stderr.strip()}")
     return done.stdout
