@@ -18,7 +18,7 @@ from functools import partial
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
-from kafka.errors import KafkaError, TopicAuthorizationFailedError
+from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 from kafka.future import Future
 
 from policies.wording import counted
@@ -284,15 +284,17 @@ class KafkaEvents(Closeable):
         self._link = link
         self._topic = topic
         self._timeout_s = timeout_s
+        self._open = partial(
+            open_producer,
+            link,
+            timeout_s=timeout_s,
+            acks="all",
+            linger_ms=5,
+            delivery_timeout_ms=round(timeout_s * 1000) + 5,
+            max_request_size=max_record_bytes + RECORD_HEADROOM_BYTES,
+        )
         try:
-            self._producer = open_producer(
-                link,
-                timeout_s=timeout_s,
-                acks="all",
-                linger_ms=5,
-                delivery_timeout_ms=round(timeout_s * 1000) + 5,
-                max_request_size=max_record_bytes + RECORD_HEADROOM_BYTES,
-            )
+            self._producer = self._open()
             self._require_topic()
         except KafkaError as error:
             raise PublishError(f"no producer at {link.bootstrap}: {describe_error(error)}") from error
@@ -316,12 +318,14 @@ class KafkaEvents(Closeable):
         with self._lock:
             sent, self._sent = self._sent, []
         failures: list[KafkaError] = []
+        deadline = Deadline(self._timeout_s)
         for future in sent:
             try:
-                future.get(timeout=self._timeout_s)
+                future.get(timeout=deadline.left_s)
             except KafkaError as error:
                 failures.append(error)
         if failures:
+            self._renew()
             raise PublishError(
                 f"{len(failures)} of {counted(len(sent), 'event')} not written to {self._topic} at "
                 f"{self._link.bootstrap}; the first: {self._explain(failures[0])}"
@@ -330,6 +334,15 @@ class KafkaEvents(Closeable):
     def close(self) -> None:
         """Close the connection; what is not written within a second is given up."""
         close_producer(self._producer, wait_s=1)
+
+    def _renew(self) -> None:
+        """Take a new producer, if brokers answer: one of kafka-python sends nothing to a topic that was deleted and made anew."""
+        try:
+            made = self._open()
+        except KafkaError:
+            return
+        before, self._producer = self._producer, made
+        close_producer(before)
 
     def _require_topic(self) -> None:
         """Raise ``NoTopic`` if the topic is missing, and ``PublishError`` if Kafka hides it because we may not describe it."""
@@ -347,4 +360,6 @@ class KafkaEvents(Closeable):
             )
 
     def _explain(self, error: KafkaError) -> str:
+        if isinstance(error, KafkaTimeoutError):
+            return f"no broker took it within {self._timeout_s:g} s"
         return explain_denied(error, self._link, "Write", topic=self._topic)

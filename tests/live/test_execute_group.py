@@ -148,7 +148,7 @@ def test_a_dropped_batch_comes_again_to_the_same_executor(stage: Stage):
         assert polled(actions) == [b"a2"]
 
 
-def test_the_topic_of_actions_is_named_when_it_is_deleted_under_an_executor(
+def test_a_topic_deleted_under_an_executor_is_named_and_read_again_when_it_is_made_anew(
     stage: Stage, admin: KafkaAdminClient
 ):
     with ExitStack() as stack:
@@ -157,6 +157,9 @@ def test_the_topic_of_actions_is_named_when_it_is_deleted_under_an_executor(
         admin.delete_topics([stage.topics.actions])
         with pytest.raises(PublishError, match=f"there is no topic {stage.topics.actions} at "):
             until(lambda: actions.poll(timeout_s=0.3), what="the error")
+        stage.create_topics()
+        say(stage, b"anew")
+        assert polled(actions) == [b"anew"]
 
 
 def test_a_topic_is_named_when_it_is_deleted_under_its_reader(stage: Stage, admin: KafkaAdminClient):

@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from streaming.kafka.side import KafkaEvents
 from streaming.kafka.throttles import Change, Throttle, changes_of, list_key, rate_key
 from streaming.process.exits import UNREACHABLE, WRONG_USE
 from streaming.settings import KafkaTarget, load
-from streaming.transport.errors import Taken
+from streaming.transport.errors import PublishError, Taken
 from tests.streaming.throttle_actions import F3, L1, L2, action, first, nothing_against_it
 from tests.support.actions import publish, throttle
 from tests.support.moving import CLUSTER, Moving
@@ -200,6 +200,35 @@ def test_events_that_no_broker_takes_are_given_up_at_the_close(brokers: LocalKaf
         "what was given up is not sent any more"
     )
     lonely.close()
+
+
+def test_events_are_written_again_after_their_topic_was_deleted_and_made_anew(brokers: LocalKafka):
+    topic = f"sink-{uuid4().hex[:8]}"
+    made = {topic: {"num_partitions": 1, "replication_factor": 1}}
+    with (
+        KafkaAdminClient(bootstrap_servers=brokers.bootstrap) as admin,
+        ExitStack() as stack,
+    ):
+        admin.create_topics(made, wait_for_metadata=True)
+        events = stack.enter_context(
+            KafkaEvents(KafkaLink(brokers.bootstrap), topic, max_record_bytes=1_000, timeout_s=3.0)
+        )
+        events.send(CLUSTER, b"before")
+        events.flush()
+        admin.delete_topics([topic])
+        events.send(CLUSTER, b"meanwhile")
+        with pytest.raises(PublishError, match=f"not written to {topic} at "):
+            events.flush()
+        admin.create_topics(made, wait_for_metadata=True)
+
+        def is_written() -> bool:
+            with suppress(PublishError):
+                events.send(CLUSTER, b"again")
+                events.flush()
+                return True
+            return False
+
+        until(is_written, what="an event")
 
 
 def swept(brokers: LocalKafka, directory: Path) -> list[object]:
