@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from policies.shedding.contract import FIRED
 from policies.wording import counted, time_text
 from state.outputs import rfc3339
 from streaming.simulator.backtest import AS_RECORDED, REFERENCES, Act, Opened, OpenRound, Survey, Why
@@ -72,20 +73,20 @@ def _why_not(act: Act, own: Sequence[Act], why: Why | None) -> str:
     """What is known of a bundle, else of its broker, else of the round."""
     other = next((each for each in own if each.bundle == act.bundle), None)
     if other is not None:
-        return f"{act.bundle}: {_describe_act(other)} instead"
+        return f"{act.bundle} {_describe_act(act)}, but {_describe_act(other)}"
     if why is None:
         return "no round ended here"
     for subject, rows in ((act.bundle, why.bundles), (act.source, why.pairs)):
         details = list(dict.fromkeys(detail for name, detail in rows if name == subject))
+        if details == [FIRED]:
+            return f"{act.bundle}: {subject} sheds others"
         if details:
             return f"{subject}: {', '.join(details)}"
     return why.reason
 
 
 def _describe_act(act: Act) -> str:
-    if act.kind == "split":
-        return "is split"
-    return f"goes to {act.destination or 'the broker that Pulsar chooses'}"
+    return "split" if act.kind == "split" else f"to {act.destination or 'the broker that Pulsar chooses'}"
 
 
 _NOT_KNOWN = {"disrupted_messages", "recovery_rounds"}

@@ -224,7 +224,14 @@ def test_another_destination_is_a_difference():
     one = open_run("one", {10_000: [unload("x", "b2")], 20_000: []})
     other = open_run("other", {10_000: [unload("x", "b3")], 20_000: []})
     decisions = differences([one, other])[0].decisions
-    assert decisions[0].why_not == ["x: goes to b2 instead"]
+    assert decisions[0].why_not == ["x to b3, but to b2"]
+
+
+def test_a_bundle_that_a_shedding_broker_keeps_is_named():
+    fired = OpenRound(end_ms=10_000, acts=[], packed_why=OpenRound.pack("decided", [("b1", "fired")], []))
+    one = Opened(cluster="east", candidate="one", rounds=[fired], rejected_count=0)
+    decisions = differences([one, open_run("other", {10_000: [unload("x", "b2")]})])[0].decisions
+    assert decisions[0].why_not == ["x: b1 sheds others"]
 
 
 def run(candidate: str, rounds: int, unbalanced: int, spread: float, moved_percent: float, moves: int) -> Run:
