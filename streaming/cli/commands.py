@@ -127,7 +127,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)
 @click.version_option(package_name="trimtab", prog_name="trimtab")
 def main() -> None:
-    """Keep Pulsar and Kafka clusters balanced, calmly, and say why.
+    """Keep Pulsar clusters balanced and the copies of Kafka within bounds, calmly, and say why.
 
     Reads broker load reports from a topic and publishes the few corrections that help.
     """

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
@@ -15,7 +15,6 @@ from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.roles import BrokerRole
 from streaming.kafka.client import Unanswered
-from streaming.kafka.cluster import KafkaCluster
 from streaming.kafka.lags import Lags
 from streaming.kafka.throttles import Throttle, changes_of
 from streaming.settings import load
@@ -112,9 +111,11 @@ def away(disks: TwoDisks, moving: Moving) -> float:
     return stopped_s
 
 
-def by_hand(moving: Moving, role: BrokerRole, rate: int | None) -> None:
-    """Set a rate, or take it off, as an operator who knows nothing of trimtab."""
-    KafkaCluster(moving.admin).apply(changes_of(moving.throttle(), ThrottledLists(), {role: rate}))
+def by_hand(
+    moving: Moving, rates: Mapping[BrokerRole, int | None], lists: ThrottledLists | None = None
+) -> None:
+    """Set rates and lists, or take rates off, as an operator who knows nothing of trimtab."""
+    moving.cluster.apply(changes_of(moving.throttle(), lists or ThrottledLists(), rates))
 
 
 def ends_of(moving: Moving, broker: int) -> int | None:
@@ -206,7 +207,7 @@ def test_a_move_between_disks_is_paced_and_the_rate_before_it_comes_back(
         awaited = partial(Patience(BUDGET_S).until, running=[run])
         with moving.written(WRITES), pipeline(settings, cluster=CLUSTER):
             awaited(lambda: stage.data(stage.topics.audit), what="a round")
-            by_hand(moving, disk, 500_000)
+            by_hand(moving, {disk: 500_000})
             moving.admin.alter_replica_log_dirs({(*where, 1): other})
             awaited(lambda: rate_of(stage, "disk", 1) == 2 * MB, what="its rate to be decided")
             awaited(lambda: moving.throttle().rates_bytes_per_s == {disk: 2 * MB}, what="its rate to be set")
@@ -219,7 +220,7 @@ def test_a_move_between_disks_is_paced_and_the_rate_before_it_comes_back(
                 lambda: moving.throttle().rates_bytes_per_s == {disk: 500_000}, what="the rate from before"
             )
         assert run.terminate() == 0
-    by_hand(moving, disk, None)
+    by_hand(moving, {disk: None})
     until(lambda: moving.throttle() == Throttle(), what="a broker without a rate")
     assert actions(stage)[0]["copies"] == {"disk": 1}
 
@@ -280,7 +281,8 @@ def test_a_recovery_a_reassignment_and_a_move_between_disks_at_once_share_one_pl
     settings = load(file=config, flags={}, environ={}).settings
     other = Moving(disks, {0: (1, 2)})
     other.fill(60 * MB)
-    moving.fill(30 * MB)
+    moving.fill(30 * MB, record_bytes=RECORD_BYTES)
+    listed = ThrottledLists(leader={other.topic: "0:1"})
     disk, where = BrokerRole("disk", 1), (moving.topic, 0)
     logs = moving.cluster.log_sizes([where], [1])
     (path,) = set(logs.directories[1]) - {logs.directory_of[where][1]}
@@ -291,7 +293,8 @@ def test_a_recovery_a_reassignment_and_a_move_between_disks_at_once_share_one_pl
             stopped_s = away(disks, moving)
             awaited(lambda: rate_of(stage, "leader", 1), what="the leaders' side")
             awaited(lambda: time.monotonic() - stopped_s > AWAY_S, what="the broker to have missed enough")
-            by_hand(moving, disk, 500_000)
+            by_hand(moving, {disk: 500_000})
+            by_hand(other, {}, listed)  # it has its leader's rate from its first byte
             disks.start_node(3)
             for each in (moving, other):
                 each.connect()
@@ -308,11 +311,14 @@ def test_a_recovery_a_reassignment_and_a_move_between_disks_at_once_share_one_pl
                 what="the replica in its new directory",
             )
             awaited(
-                lambda: moving.throttle() == other.throttle() == Throttle(rates_bytes_per_s={disk: 500_000}),
+                lambda: (
+                    moving.throttle() == Throttle(rates_bytes_per_s={disk: 500_000})
+                    and other.throttle().lists == listed
+                ),
                 what="the throttle from before",
             )
         assert run.terminate() == 0
-    by_hand(moving, disk, None)
+    by_hand(moving, {disk: None})
     other.close()
     last = [action for action in actions(stage) if kinds <= action["copies"].keys()][-1]
     assert last["follower_rate_bytes_per_s"]["3"] >= RATE > 5 * WRITES, (
