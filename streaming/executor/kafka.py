@@ -17,7 +17,7 @@ follows from what it holds, and adds afterwards what it set, so that the executo
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
@@ -48,7 +48,7 @@ from streaming.executor.orders import (
 )
 from streaming.kafka.client import ClusterError
 from streaming.kafka.cluster import KafkaCluster, cluster_of
-from streaming.kafka.throttles import Change, Throttle, changes_of
+from streaming.kafka.throttles import Change, Throttle, changes_of, rate_key
 from streaming.settings import KafkaTarget, Settings
 from streaming.transport.errors import Taken
 
@@ -150,6 +150,7 @@ class ThrottleExecutor:
         wanted = {role: rate for role, rate in aim.rates.items() if role.broker not in unread}
         restored = _restore(there, remembered, [role for role in aim.clear if role.broker not in unread])
         changes = changes_of(there, lists, {**restored, **wanted})
+        put_back = {(str(role.broker), rate_key(role.role)) for role in restored.keys() - wanted.keys()}
         ours = {str(role): _rate_to_remember(role, rate, remembered, there) for role, rate in wanted.items()}
         during = Remembered(
             added=union(remembered.added, added),
@@ -169,7 +170,7 @@ class ThrottleExecutor:
             held.write(during)
         self._carry_out_changes(kafka, held, changes, during, after, recheck)
         return [
-            *(f"set and read back: {change}" for change in changes),
+            *(_describe(change, put_back) for change in changes),
             *(
                 f"NOT set or taken off, broker {broker}: {why}"
                 for broker, why in sorted(throttles.failed.items())
@@ -264,6 +265,15 @@ def _restore(
         if ours is not None:
             rates[role] = ours.before if now is not None and now in (ours.ours, ours.earlier) else now
     return rates
+
+
+def _describe(change: Change, put_back: Collection[tuple[str, str]]) -> str:
+    """A change that was made; ``put_back`` are the settings of a broker that get the value that they had before ours."""
+    if change.value is None:
+        return f"taken off and read back: {change}"
+    if (change.name, change.key) in put_back:
+        return f"what was set before trimtab came is put back, and stays until whoever set it removes it: {change}"
+    return f"set and read back: {change}"
 
 
 def _rate_to_remember(role: BrokerRole, rate: int, remembered: Remembered, there: Throttle) -> SetRate:

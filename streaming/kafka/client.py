@@ -27,7 +27,9 @@ from kafka.errors import (
     GroupAuthorizationFailedError,
     KafkaError,
     KafkaTimeoutError,
+    NodeNotReadyError,
     TopicAuthorizationFailedError,
+    UnknownBrokerIdError,
     UnknownTopicOrPartitionError,
 )
 from kafka.net.compat import KafkaNetClient
@@ -256,6 +258,10 @@ def describe_error(error: BaseException) -> str:
         return "there is no such topic (any more), or it has no leader: `trimtab doctor` says which, `trimtab topics create` makes it"
     kind = type(error).__name__
     said = text.removeprefix(kind).removeprefix(": ")
+    if isinstance(error, UnknownBrokerIdError):
+        return f"broker {said} is not known to the client yet"
+    if isinstance(error, NodeNotReadyError):
+        return f"broker {said} cannot be reached now" if said.isdigit() else "no broker can be reached now"
     return (
         said
         if said not in {"", "None"}

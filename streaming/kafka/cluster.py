@@ -11,7 +11,13 @@ from typing import Any
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import ClusterAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    NodeNotReadyError,
+    TopicAuthorizationFailedError,
+    UnknownBrokerIdError,
+)
 from kafka.protocol.admin import DescribeLogDirsRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
@@ -78,7 +84,7 @@ def _explain_errors() -> Iterator[None]:
     try:
         yield
     except KafkaError as error:
-        raise Unanswered(str(error)) from error
+        raise Unanswered(describe_error(error)) from error
 
 
 class KafkaCluster:
@@ -131,7 +137,7 @@ class KafkaCluster:
     def reassignments(self) -> dict[Partition, RunningMove]:
         """All running moves of the cluster; empty when nothing moves. Raises ``ClusterError`` if we may not read them."""
         try:
-            moves = self._admin.list_partition_reassignments()
+            moves = self._list_reassignments()
         except ClusterAuthorizationFailedError as error:
             raise ClusterError(
                 "the running reassignments cannot be read: is DESCRIBE on the cluster allowed?"
@@ -144,6 +150,16 @@ class KafkaCluster:
             )
             for where, entry in moves.items()
         }
+
+    def _list_reassignments(self) -> Any:
+        """The client's own answer. It keeps the broker that it asks for this, also one that has gone, or is back and not yet in its list."""
+        try:
+            return self._admin.list_partition_reassignments()
+        except (NodeNotReadyError, UnknownBrokerIdError):
+            manager = self._admin._manager  # noqa: SLF001  the client has no public way to forget the broker
+            manager.run(manager.cluster.refresh_metadata)
+            self._admin._controller_id = None  # noqa: SLF001
+            return self._admin.list_partition_reassignments()
 
     @_explain_errors()
     def log_sizes(self, partitions: Iterable[Partition] | None, brokers: Iterable[int]) -> LogSizes:

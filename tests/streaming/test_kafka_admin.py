@@ -13,7 +13,13 @@ from typing import Any, Self, cast
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
+from kafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    TopicAuthorizationFailedError,
+    UnknownBrokerIdError,
+)
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import DescribeLogDirsResponse
 
@@ -103,6 +109,58 @@ def test_all_logs_of_a_broker_are_one_request_without_the_metadata_of_all_topics
     found = KafkaCluster(cast("KafkaAdminClient", brokers)).log_sizes(None, [1, 2])
     assert found.directories == {1: ["/a"], 2: ["/a"]}
     assert brokers.asked == [(1, None), (2, None)]
+
+
+class Controllers:
+    """Stands in for a client that asks broker 3 for reassignments, which it does not reach; it asks another once it has forgotten 3."""
+
+    def __init__(self, error: KafkaError, *, comes_back: bool) -> None:
+        self._error, self._comes_back = error, comes_back
+        self._controller_id: int | None = 3
+        self._manager = self.cluster = self
+        self.is_known = False
+
+    def run(self, ask: Callable[[], object]) -> object:
+        return ask()
+
+    def refresh_metadata(self) -> None:
+        self.is_known = self._comes_back
+
+    def list_partition_reassignments(self) -> dict[object, object]:
+        if self._controller_id == 3 or not self.is_known:
+            raise self._error
+        return {}
+
+
+@pytest.mark.parametrize("error", [UnknownBrokerIdError(3), NodeNotReadyError(3)])
+def test_a_broker_that_went_or_has_just_come_back_does_not_hide_what_moves(error: KafkaError):
+    client = Controllers(error, comes_back=True)
+    assert KafkaCluster(cast("KafkaAdminClient", client)).reassignments() == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (UnknownBrokerIdError(3), "broker 3 is not known to the client yet"),
+        (NodeNotReadyError(3), "broker 3 cannot be reached now"),
+        (NodeNotReadyError("No node_id provided"), "no broker can be reached now"),
+        (KafkaTimeoutError(), "timeout"),
+    ],
+)
+def test_an_error_of_the_client_is_told_in_words_without_the_name_of_its_class(error: KafkaError, words: str):
+    client = Controllers(error, comes_back=False)
+    with pytest.raises(ClusterError) as told:
+        KafkaCluster(cast("KafkaAdminClient", client)).reassignments()
+    assert str(told.value) == words
+
+
+def test_a_broker_that_the_client_does_not_know_yet_fails_alone():
+    class Client:
+        def describe_configs(self, *_: object, **__: object) -> None:
+            raise UnknownBrokerIdError(3)
+
+    found = KafkaCluster(cast("KafkaAdminClient", Client())).throttle(topics=[], brokers=[3])
+    assert found.failed == {3: "broker 3 is not known to the client yet"}
 
 
 @pytest.mark.parametrize("is_reached", [False, True])

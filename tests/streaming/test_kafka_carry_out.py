@@ -244,6 +244,18 @@ def test_the_rate_of_disks_is_set_while_they_copy_and_what_was_there_comes_back(
     assert (cluster.rates, memory.remembered.is_empty) == ({disk: 5}, True)
 
 
+def test_a_clean_up_says_what_it_takes_off_and_that_a_rate_from_before_is_put_back():
+    cluster, memory = Cluster(1, 2, 3), Memory()
+    cluster.rates[L1] = 5
+    carry_down(cluster, memory, FIRST)
+    assert ThrottleExecutor(memory).sweep(cast("KafkaCluster", cluster), lambda: None) == [
+        "what was set before trimtab came is put back, and stays until whoever set it removes it: broker 1: leader.replication.throttled.rate = 5",
+        "taken off and read back: broker 3: follower.replication.throttled.rate removed",
+        "taken off and read back: topic t: leader.replication.throttled.replicas removed",
+        "taken off and read back: topic t: follower.replication.throttled.replicas removed",
+    ]
+
+
 def test_what_was_set_behind_the_back_of_the_memorys_owner_is_remembered_beside_his():
     his = Remembered(
         added=ThrottledLists(leader={"t": "0:1"}),
