@@ -59,7 +59,8 @@ def batches_of(copies: Copies, rule: RateRule, *, count: int | None) -> BatchPla
     else:
         if not 1 <= count <= max(len(copies), 1):
             raise CannotBatch(
-                f"{counted(len(copies), 'moving partition')} cannot go in {count} batches; expected 1 to {len(copies)}"
+                f"{counted(len(copies), 'moving partition')} cannot go in {count} batches; expected "
+                f"{f'1 to {len(copies)}' if len(copies) > 1 else 'a single one'}"
             )
         places = _assign(needs, _choose_least_loaded(needs, count))
     parts = [copies.take(places == number) for number in np.unique(places).tolist()]

@@ -246,8 +246,12 @@ class _SortedColumns:
         numbers = np.full(len(given), UNKNOWN, dtype=np.int64)
         try:
             numbers[is_known] = values
-        except OverflowError as error:
-            raise BadCopy(f"a {kind} is above {LARGEST_NUMBER}, the largest number Kafka holds") from error
+        except OverflowError:
+            is_outside = np.array([value is not None and abs(value) > LARGEST_NUMBER for value in given])
+            self.refuse(
+                is_outside[self.order],
+                lambda _: f"{kind} is outside 0 to {LARGEST_NUMBER}, the largest number Kafka holds",
+            )
         self.refuse(
             ((numbers < 0) & is_known)[self.order],
             lambda at: f"{kind} is {given[at]}; expected 0 or more, or null for unknown",

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from streaming.planner.throttle_request import (
     checked_request,
     read_request,
 )
-from streaming.process.exits import INFEASIBLE, Refused, WrongUse, raised_as
+from streaming.process.exits import INFEASIBLE, PARTIAL, Refused, WrongUse, raised_as
 
 if TYPE_CHECKING:
     from streaming.settings import KafkaTarget
@@ -43,12 +44,15 @@ _REQUEST = """
 or Kafka's own {"version": 1, "partitions": [{"topic", "partition", "replicas", "log_dirs"}]} with a cluster to look at.
 
 \b
-Exit codes: 0 planned (what cannot be planned is named on standard error
-              and under not_planned)
+Exit codes: 0 planned (a warning names what is unknown; without a write
+              rate it is unknown whether the plan ends)
             2 bad input, or nothing of it can be planned
             3 it would never end, nor would its batches (the plan
               is printed all the same)
-            5 the cluster does not answer, or refuses it
+            5 the cluster refuses the request or the throttle
+            6 the cluster does not answer
+            9 planned in part: what cannot be planned is named on
+              standard error and under not_planned
 
 """
 
@@ -220,6 +224,8 @@ def plan_command(
             )
     if plan.is_infeasible:
         sys.exit(INFEASIBLE)
+    if plan.not_planned:
+        sys.exit(PARTIAL)
 
 
 def _read_request(file: str | None) -> tuple[str, ThrottleRequest]:
@@ -276,7 +282,7 @@ def _plan_on_cluster(
         behind = (
             [row for row in recovery_rows(kafka, recovering) if row.where not in given] if recovering else []
         )
-        request = ThrottleRequest(partitions=[*request.partitions, *behind])
+        request = replace(request, partitions=[*request.partitions, *behind])
         found = survey(kafka, request, recovering=recovering, interval_s=interval_s)
         plan = make(found.checked)
         if applied is not None:

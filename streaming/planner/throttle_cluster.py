@@ -20,6 +20,7 @@ from policies.throttle.checked_copies import CopyColumns, Reassignment
 from policies.throttle.copies import NO_LEADER, RECOVERY, UNKNOWN, Copies
 from policies.throttle.lists import BadList, foreign_entries_of, lists_of, merge
 from policies.throttle.needs import LogReading, needs_of, total_by_broker, write_rates
+from policies.throttle.pacing import is_another
 from policies.throttle.rates import Load, RatePlan, per_broker_plan
 from policies.throttle.roles import BrokerRole, of_role
 from streaming.kafka.client import ClusterError
@@ -59,9 +60,13 @@ class Survey:
 
 def recovery_rows(kafka: KafkaCluster, brokers: Collection[int]) -> list[PartitionRow]:
     """The partitions of which a broker has a replica that is out of sync. Raises ``BadRequest`` where one of them has none."""
-    states = kafka.partitions(None)
+    states, registered = kafka.partitions(None), kafka.brokers()
     for broker in sorted(brokers):
         has_any = any(broker in state.replicas for state in states.values())
+        if not has_any and broker not in registered:
+            raise BadRequest(
+                f"--recovering {broker}: the cluster has no broker {broker}; it has {show(map(str, sorted(registered)), 10)}"
+            )
         if not any(_is_behind(broker, state) for state in states.values()):
             why = "all its replicas are in sync" if has_any else "no partition has a replica on it"
             raise BadRequest(f"--recovering {broker}: nothing is to be fetched, because {why}")
@@ -96,7 +101,7 @@ def survey(
         [row.where for row in placed], {broker for row in placed for broker in row.target} & alive.keys()
     )
     rows, refused = sift(
-        request.partitions,
+        request,
         lambda row: _misfit(row, states, running, alive) or _strange_directory(row, logs.directories),
     )
     between_disks = [_moved_between_disks(row, logs) for row in rows]
@@ -366,7 +371,10 @@ def apply_plan(
     rates = {
         role: rate for role, rate in rates_of(plan, chosen).items() if role.broker not in found.unreachable
     }
-    _refuse_other_rates(found.throttle, rates, replace_rates=replace_rates)
+    kept = {} if replace_rates else _near_rates(plan, found.throttle, rates)
+    if not replace_rates:
+        _refuse_other_rates(found.throttle, {**rates, **kept})
+    planned, rates = rates, {**rates, **kept}
     lists, _ = merge(found.throttle.lists, plan.lists)
     try:
         changes = changes_of(found.throttle, lists, rates)
@@ -376,6 +384,10 @@ def apply_plan(
     done = [f"set and read back: {change}" for change in changes] or ["everything was set already"]
     return [
         *done,
+        *(
+            f"kept: {role} has {rate:,} bytes/s, near enough to the {planned[role]:,} of this plan"
+            for role, rate in kept.items()
+        ),
         *(
             f"NOT set, the rates of broker {broker}: {why}"
             for broker, why in sorted(found.unreachable.items())
@@ -397,15 +409,34 @@ def rates_of(plan: ThrottlePlan, chosen: Chosen) -> dict[BrokerRole, int | None]
     return {**outcome.rates, **spare}
 
 
-def _refuse_other_rates(
-    there: Throttle, rates: Mapping[BrokerRole, int | None], *, replace_rates: bool
-) -> None:
+def _near_rates(
+    plan: ThrottlePlan, there: Throttle, rates: Mapping[BrokerRole, int | None]
+) -> dict[BrokerRole, int]:
+    """Rates that are set, differ from the planned ones by less than is ever written again, and still let the copies end.
+
+    Two measurements of the same write rate differ by as much. A rate that somebody asks for, and a limit, are exact.
+    """
+    if plan.rule.fixed_bytes_per_s is not None:
+        return {}
+    minimums = {**plan.needs.failover_safe_min_bytes_per_s, **plan.needs.min_bytes_per_s}
+    near = {}
+    for role, rate in rates.items():
+        set_already, cap = there.rates_bytes_per_s.get(role), plan.rule.caps.cap_of(role)
+        if rate is None or set_already is None or set_already == rate:
+            continue
+        is_allowed = set_already > (minimums.get(role) or 0) and (cap is None or set_already <= cap)
+        if is_allowed and not is_another(set_already, rate, up=True, down=True):
+            near[role] = set_already
+    return near
+
+
+def _refuse_other_rates(there: Throttle, rates: Mapping[BrokerRole, int | None]) -> None:
     others = [
         f"{role} has {there.rates_bytes_per_s[role]}"
         for role, rate in rates.items()
         if role in there.rates_bytes_per_s and there.rates_bytes_per_s[role] != rate
     ]
-    if others and not replace_rates:
+    if others:
         raise NotApplied(
             f"not applied: rates are set already and are kept ({show(others)}); "
             "to replace them, add --replace-rates"

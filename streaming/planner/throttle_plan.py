@@ -4,7 +4,7 @@
 each broker has to do, and when the move is done at each of the rates.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +100,10 @@ def _warnings(
         yield (f"{copies} counted with the whole log: it is not known how much is there already")
     if needs.lacking:
         names = show(f"{lack.partition} ({', '.join(lack.lacks)})" for lack in needs.lacking)
-        yield f"some values are unknown, so figures that depend on them are missing: {names}"
+        yield (
+            f"some values are unknown, so figures that depend on them are missing: {names}. Give them in the request "
+            "(`trimtab throttle plan --help` shows one), or let them be read from the cluster with --bootstrap or --cluster"
+        )
     for title, plan in zip(("uniform", "per broker"), plans, strict=True):
         if rule.deadline_s is not None and plan.total_s is not None and plan.total_s > rule.deadline_s:
             yield f"{title}: takes {duration(plan.total_s)} and misses the deadline of {duration(float(rule.deadline_s))}"
@@ -184,6 +187,7 @@ def _batches_answer(found: BatchPlan, all_at_once: UniformPlan) -> dict[str, Any
 _KILO = 1000
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 _LIST_CHARACTERS = 100
+_TOPIC_CHARACTERS = 12
 
 
 def draw(plan: ThrottlePlan) -> str:
@@ -192,14 +196,17 @@ def draw(plan: ThrottlePlan) -> str:
     fingerprint = plan.reassignment.copies.fingerprint()
     left_out = f", {len(plan.not_planned):,} not planned" if plan.not_planned else ""
     named = "" if fingerprint is None else f"; fingerprint {fingerprint}"
+    copied = (
+        f"{counted(moving, 'partition')} {'is' if moving == 1 else 'are'} copied"
+        if moving
+        else "nothing is copied"
+    )
     lines = [
-        f"{counted(moving, 'partition')} {'is' if moving == 1 else 'are'} copied, {still:,} without data movement{left_out}{named}",
+        f"{copied}, {still:,} without data movement{left_out}{named}",
         *_draw_lists("leader", plan.lists.leader),
         *_draw_lists("follower", plan.lists.follower),
         *_table(plan),
-        "",
-        _verdict("uniform", plan.uniform.plan, in_batches=plan.has_batches_that_end),
-        _verdict("per broker", plan.per_broker, in_batches=plan.has_batches_that_end),
+        *_draw_verdicts(plan),
         *_draw_violations(plan.uniform.plan, plan.per_broker),
         *_draw_batches(plan),
         *(f"warning: {text}" for text in plan.warnings),
@@ -228,8 +235,9 @@ def _draw_lists(role: str, lists: Mapping[str, str]) -> Iterator[str]:
     if lists:
         yield ""
         yield f"{role}.replication.throttled.replicas"
+    width = max([_TOPIC_CHARACTERS, *map(len, lists)])
     for topic, text in lists.items():
-        yield f"  {topic:<12} {text if len(text) <= _LIST_CHARACTERS else f'{text[:_LIST_CHARACTERS]}…'}"
+        yield f"  {topic:<{width}} {text if len(text) <= _LIST_CHARACTERS else f'{text[:_LIST_CHARACTERS]}…'}"
 
 
 def _table(plan: ThrottlePlan) -> Iterator[str]:
@@ -256,9 +264,19 @@ def _draw_outcome(plan: RatePlan, role: BrokerRole) -> str:
     return f"{rate(plan.rates[role]):>12}{takes:>13}"
 
 
-def _verdict(title: str, plan: RatePlan, *, in_batches: bool) -> str:
+def _draw_verdicts(plan: ThrottlePlan) -> Iterator[str]:
+    if not plan.loads:
+        return
+    yield ""
+    without = [lack.partition for lack in plan.needs.lacking if "write_bytes_per_s" in lack.lacks]
+    for title, rates in (("uniform", plan.uniform.plan), ("per broker", plan.per_broker)):
+        yield _verdict(title, rates, in_batches=plan.has_batches_that_end, without=without)
+
+
+def _verdict(title: str, plan: RatePlan, *, in_batches: bool, without: Sequence[str]) -> str:
+    """How a plan ends; ``without`` are partitions whose write rate is unknown."""
     if plan.feasible is None:
-        return f"{title}: unknown whether it ends, see the warnings"
+        return f"{title}: unknown whether it ends, because the write rate of {show(without)} is unknown"
     if not plan.feasible and in_batches:
         return f"{title}: all at once it would never end, in the batches below it does"
     if not plan.feasible:

@@ -1,7 +1,7 @@
 """The request of ``trimtab throttle plan``: a reassignment with its traffic, or Kafka's own file of target replicas.
 
-A partition that cannot be planned is left out and named, with the reason; a request of which nothing can be planned, or that cannot
-be read, is a ``BadRequest``. Reads no file and no cluster.
+A partition that cannot be read or planned is left out and named, with the reason; a request of which nothing can be planned, or that
+is none, is a ``BadRequest``. Reads no file and no cluster.
 """
 
 import math
@@ -77,15 +77,30 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return self.target_replicas if self.replicas is None else self.replicas  # type: ignore[return-value]
 
 
-class ThrottleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NotPlanned(NamedTuple):
+    """A partition that is left out of the plan."""
+
+    partition: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottleRequest:
     """How fast may these partitions move?"""
 
-    partitions: list[PartitionRow]
+    partitions: Sequence[PartitionRow]
+    unread: Sequence[NotPlanned] = ()
+    """Rows that are no partition."""
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    partitions: list[msgspec.Raw]
     version: Annotated[int, Meta(ge=1, le=1)] = 1
     """Version of Kafka's file."""
 
 
-_decoder = msgspec.json.Decoder(ThrottleRequest)
+_file_decoder = msgspec.json.Decoder(_File)
+_row_decoder = msgspec.json.Decoder(PartitionRow)
 _PLACE = re.compile(r" - at `\$\.([^`]+)`")
 """Where in a request msgspec found the mistake."""
 _HELP = "`trimtab throttle plan --help` shows a request"
@@ -96,38 +111,46 @@ def read_request(text: bytes) -> ThrottleRequest:
     if not text.strip():
         raise BadRequest(f"it is empty: {_HELP}")
     try:
-        return _decoder.decode(text)
+        rows = _file_decoder.decode(text).partitions
     except msgspec.ValidationError as error:
-        keys = ", ".join(PartitionRow.__struct_fields__)
-        hint = f"a partition has {keys}" if "unknown field" in str(error) else _HELP
-        raise BadRequest(f"bad request: {_describe(str(error), text)}; {hint}") from error
+        raise BadRequest(f"bad request: {_describe(error, text, _File, 'request')}; {_HELP}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"not JSON: {str(error)[:SHOWN_CHARACTERS]}; {_HELP}") from error
+    good: list[PartitionRow] = []
+    unread: list[NotPlanned] = []
+    for place, row in enumerate(rows):
+        try:
+            good.append(_row_decoder.decode(row))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            reason = _describe(error, row, PartitionRow, "partition")
+            unread.append(NotPlanned(_name_of(row) or f"partitions[{place}]", reason))
+    return ThrottleRequest(partitions=good, unread=unread)
 
 
-def _describe(mistake: str, text: bytes) -> str:
-    """A mistake with the partition that has it and the value, as far as they can be told."""
+def _name_of(row: msgspec.Raw) -> str | None:
+    """The partition that a row is about, which cannot be read otherwise; None if it names none."""
+    try:
+        found = diagnose.load(bytes(row))
+        return f"{str(found['topic'])[:SHOWN_CHARACTERS]}-{found['partition']}"
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
+
+
+def _describe(error: Exception, text: bytes | msgspec.Raw, kind: type[msgspec.Struct], name: str) -> str:
+    """A mistake in a ``kind``, which a person calls ``name``, with the value, as far as it can be told."""
+    mistake = str(error)
+    if "unknown field" in mistake:
+        return f"{mistake}; a {name} has {', '.join(kind.__struct_fields__)}"
     place = _PLACE.search(mistake)
     if place is None:
         return mistake
     try:
-        value = diagnose.load(text)
-        name = ""
+        value = diagnose.load(bytes(text))
         for key, index in re.findall(r"(\w+)|\[(\d+)\]", place[1]):
             value = value[key or int(index)]
-            if isinstance(value, dict) and "topic" in value and "partition" in value:
-                name = f" of {str(value['topic'])[:SHOWN_CHARACTERS]}-{value['partition']}"
     except (ValueError, RecursionError, LookupError, TypeError):
         return mistake
-    shown = "" if isinstance(value, dict) else f" is {diagnose.shorten(value)}"
-    return f"{place[1]}{name}{shown}: {mistake[: place.start()]}"
-
-
-class NotPlanned(NamedTuple):
-    """A partition that is left out of the plan."""
-
-    partition: str
-    reason: str
+    return f"{place[1]} is {diagnose.shorten(value)}: {mistake[: place.start()]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -147,7 +170,7 @@ class Checked:
 
 def checked_request(request: ThrottleRequest) -> Checked:
     """The request checked and sorted, all of it from the file. Raises ``BadRequest`` if none of it can be planned."""
-    rows, refused = sift(request.partitions, _lack_of)
+    rows, refused = sift(request, _lack_of)
     found = check(
         CopyColumns(
             topics=[row.topic for row in rows],
@@ -179,15 +202,15 @@ def _lack_of(row: PartitionRow) -> str | None:
 
 
 def sift(
-    rows: Iterable[PartitionRow], problem_of: Callable[[PartitionRow], str | None]
+    request: ThrottleRequest, problem_of: Callable[[PartitionRow], str | None]
 ) -> tuple[list[PartitionRow], list[NotPlanned]]:
-    """The rows without a problem, and the others with it; a row that contradicts itself has one, too.
+    """The rows without a problem, and the others with it; a row that cannot be read or contradicts itself has one, too.
 
     Raises ``BadRequest`` if only the others are left.
     """
     good: list[PartitionRow] = []
-    refused: list[NotPlanned] = []
-    for row in rows:
+    refused = list(request.unread)
+    for row in request.partitions:
         problem = row.problem or problem_of(row)
         if problem is None:
             good.append(row)

@@ -27,6 +27,8 @@ NOT_ACKNOWLEDGED = 7
 """A control event was written, and no controller obeyed it while ``--wait`` waited."""
 NOT_FOUND = 8
 """What a command asked for is not there, or not there yet."""
+PARTIAL = 9
+"""A plan was printed, and parts of the request are not in it; they are named with the reason."""
 
 FINAL = (WRONG_USE, FENCED, REFUSED)
 """After these a supervisor must not restart the process: it would end the same way, or two controllers would fence each other

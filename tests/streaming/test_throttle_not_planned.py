@@ -15,6 +15,7 @@ from streaming.kafka.cluster import KafkaCluster, LogSizes, OffsetSpec, Partitio
 from streaming.kafka.throttles import Throttle, ThrottlesFound
 from streaming.planner.throttle_cluster import Survey, recovery_rows, survey
 from streaming.planner.throttle_request import BadRequest, Checked, PartitionRow, ThrottleRequest
+from streaming.process.exits import PARTIAL
 from tests.policies.throttle.moving import GB, MB, Partition
 from tests.streaming.throttle_plans import GOOD, WORKED, answer, plan, row
 
@@ -33,7 +34,13 @@ NO_LEADER = "no leader (-1), so nothing can be copied; bring one of the current 
         ({"replicas": [1]}, "has both of target_replicas and replicas"),
         ({"current_replicas": [1, 2, 4], "in_progress_adding_replicas": [4]}, "already being reassigned"),
         ({"write_bytes_per_s": -1}, "write_bytes_per_s is -1; expected 0 or more"),
-        ({"log_size_bytes": 2**70}, "a log_size_bytes is above"),
+        ({"log_size_bytes": 2**70}, "log_size_bytes is outside 0 to"),
+        (
+            {"write_bytes_per_s": "4e6"},
+            "write_bytes_per_s is '4e6': Expected `int | float | null`, got `str`",
+        ),
+        ({"write_rate": 1}, "Object contains unknown field `write_rate`; a partition has topic, partition,"),
+        ({"target_replicas": [2, None]}, "target_replicas[1] is null: Expected `int`, got `null`"),
         ({"topic": "no topic"}, "'no topic' is no topic name"),
     ],
 )
@@ -44,7 +51,7 @@ def test_a_partition_that_cannot_be_planned_is_named_and_changes_nothing_for_the
     for rows in ([{**GOOD, **odd}, *WORKED], [*WORKED, {**GOOD, **odd}]):
         result = plan(rows)
         name = f"{odd.get('topic', 't')}-0"
-        assert result.exit_code == 0, result.output
+        assert result.exit_code == PARTIAL, result.output
         assert result.stderr.startswith(f"not planned: {name}: {reason}")
         found = json.loads(result.stdout)
         assert [(each["partition"], each["reason"][: len(reason)]) for each in found["not_planned"]] == [
@@ -205,10 +212,15 @@ def test_a_broker_that_is_back_is_planned_with_what_it_lacks_by_its_offsets():
 
 
 @pytest.mark.parametrize(
-    ("broker", "why"), [(1, "all its replicas are in sync"), (9, "no partition has a replica on it")]
+    ("broker", "why"),
+    [
+        (1, "nothing is to be fetched, because all its replicas are in sync"),
+        (3, "nothing is to be fetched, because no partition has a replica on it"),
+        (9, "the cluster has no broker 9; it has 1, 2, 3"),
+    ],
 )
 def test_a_broker_that_has_nothing_to_fetch_is_refused(broker: int, why: str):
-    with pytest.raises(BadRequest, match=f"--recovering {broker}: nothing is to be fetched, because {why}"):
+    with pytest.raises(BadRequest, match=f"--recovering {broker}: {why}"):
         recovery_rows(cast("KafkaCluster", Cluster(1, 2, 3, states={0: at(1, 2)})), [broker])
 
 

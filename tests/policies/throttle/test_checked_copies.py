@@ -40,7 +40,7 @@ GOOD = Partition("t-0", [1, 2], [2, 3], 4 * MB, 100 * MB)
         ([replace(GOOD, size=-1)], "t-0: log_size_bytes is -1; expected 0 or more, or null for unknown"),
         (
             [replace(GOOD, size=2**63)],
-            "a log_size_bytes is above 9223372036854775807, the largest number Kafka holds",
+            "t-0: log_size_bytes is outside 0 to 9223372036854775807, the largest number Kafka holds",
         ),
         ([replace(GOOD, name="a b-0")], "'a b' is no topic name: Kafka allows 1 to 249 of A-Z a-z 0-9 . _ -"),
         (

@@ -1,0 +1,73 @@
+"""``trimtab throttle plan --apply``: what it sets beside what is there already, without a cluster."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import cast
+
+import pytest
+
+from policies.throttle.rates import Caps, RateRule
+from policies.throttle.roles import BrokerRole
+from streaming.kafka.cluster import KafkaCluster
+from streaming.kafka.throttles import Change, Throttle
+from streaming.planner.throttle_cluster import NotApplied, Survey, apply_plan
+from streaming.planner.throttle_plan import make_plan
+from streaming.planner.throttle_request import checked_request, read_request
+from tests.streaming.throttle_plans import GOOD
+
+PLANNED = 9_600_000
+"""The rate of the plan: 1.2 times the minimum of 8 MB/s of the leader."""
+ROLES = (BrokerRole("leader", 1), BrokerRole("follower", 3), BrokerRole("leader", 2))
+
+
+@dataclass
+class Cluster:
+    """Notes what is set."""
+
+    changes: list[str] = field(default_factory=list)
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        self.changes += map(str, changes)
+
+
+def applied(
+    rates: Mapping[BrokerRole, int], *, rule: RateRule | None = None, replaces: bool = False
+) -> tuple[list[str], list[str]]:
+    """Changes of rates, and what is said."""
+    checked = checked_request(read_request(json.dumps({"partitions": [GOOD]}).encode()))
+    plan = make_plan(checked, rule or RateRule())
+    throttle = Throttle(lists=plan.lists, rates_bytes_per_s=rates)
+    found = Survey(checked=checked, throttle=throttle, unreachable={})
+    cluster = Cluster()
+    done = apply_plan(cast("KafkaCluster", cluster), plan, found, chosen="uniform", replace_rates=replaces)
+    return cluster.changes, done
+
+
+def test_a_second_apply_changes_nothing_though_the_measured_rate_is_a_little_different():
+    changes, done = applied(dict.fromkeys(ROLES, round(PLANNED * 1.0008)))
+    assert changes == []
+    assert done == [
+        "everything was set already",
+        *(f"kept: {role} has 9,607,680 bytes/s, near enough to the 9,600,000 of this plan" for role in ROLES),
+    ]
+
+
+def test_rates_that_are_near_are_replaced_where_that_is_asked_for():
+    changes, done = applied(dict.fromkeys(ROLES, PLANNED + 1), replaces=True)
+    assert len(changes) == len(done) == 3
+
+
+@pytest.mark.parametrize(
+    ("there", "rule"),
+    [
+        pytest.param(round(PLANNED * 1.06), RateRule(), id="more than a twentieth"),
+        pytest.param(7_999_999, RateRule(headroom_ratio=Fraction(1, 100)), id="below the minimum"),
+        pytest.param(PLANNED + 2, RateRule(caps=Caps(default_bytes_per_s=PLANNED + 1)), id="above the cap"),
+        pytest.param(PLANNED + 2, RateRule(fixed_bytes_per_s=PLANNED), id="asked for exactly"),
+    ],
+)
+def test_a_rate_that_the_plan_does_not_allow_is_kept_and_nothing_is_set(there: int, rule: RateRule):
+    with pytest.raises(NotApplied, match=f"leader:1 has {there}"):
+        applied(dict.fromkeys(ROLES, there), rule=rule)
