@@ -1,9 +1,11 @@
-"""Sentences that people read: counts in singular and plural, numbers in digits, times to the second, spans in two units."""
+"""Sentences that people read: counts in singular and plural, numbers in digits, times to the second, spans in two units, bytes in powers of 1,000."""
 
 import re
 from decimal import Decimal
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
+_KILO = 1000
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 _PART_OF_A_SECOND = re.compile(r"\.\d+(?=Z$)")
 
 
@@ -18,6 +20,23 @@ def digits(value: float, significant: int = 6) -> str:
     if "e+" in text:
         return f"{value:,.0f}"
     return f"{Decimal(text):f}" if "e-" in text else text
+
+
+def size_text(value: float | None) -> str:
+    """Bytes with a decimal, in powers of 1,000, such as ``2.4 MB``; ? for unknown."""
+    if value is None:
+        return "?"
+    unit = 0
+    scaled = float(value)
+    while scaled >= _KILO and unit < len(_UNITS) - 1:
+        scaled /= _KILO
+        unit += 1
+    return f"{scaled:.1f} {_UNITS[unit]}" if unit else f"{value:.0f} B"
+
+
+def rate_text(value: float | None) -> str:
+    """Bytes/s in the same form."""
+    return "?" if value is None else f"{size_text(value)}/s"
 
 
 def time_text(time: str, *, is_exact: bool = False) -> str:

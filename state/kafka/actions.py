@@ -6,9 +6,10 @@ from typing import TypeVar
 import numpy as np
 
 from policies.throttle.copies import DISK, KINDS, REASSIGNMENT, RECOVERY, Copies
+from policies.throttle.lists import contains, lists_of
 from policies.throttle.pacing_round import PacingExplanation, ThrottleDecision, Trigger
 from policies.throttle.roles import BrokerRole, Role, brokers_of, of_role
-from policies.wording import counted
+from policies.wording import counted, duration, rate_text
 from state.closing import Closing
 from state.kafka.snapshot import Observation
 from state.outputs import Throttle
@@ -22,7 +23,7 @@ SUBJECT = "reassignments"
 V = TypeVar("V")
 _NAMES_SHOWN = 5
 _BECAUSE: Mapping[Trigger, str] = {
-    "first-throttle": "{what} not paced yet, {parts}",
+    "first-throttle": "{what} {paced}, {parts}",
     "moves-joined": "more is copied than before, or a broker of it is back",
     "throttle-lost": "throttles that are still needed are not there",
     "minimum-rose": "a minimum came near the rate, and below it the copies would never end",
@@ -104,20 +105,35 @@ def _texts(values: Mapping[BrokerRole, V], role: Role) -> dict[str, V]:
 def _reason(decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation) -> str:
     takes = "would take" if observation.is_planned else "done in"
     what, parts = _describe(observation)
-    because = _BECAUSE[decision.trigger].format(what=what, parts=parts)
+    paced = _describe_paced(decision, observation)
+    because = _BECAUSE[decision.trigger].format(what=what, paced=paced, parts=parts)
     because = because[0].upper() + because[1:]
     uncounted = "" if (names := leaderless(explanation)) is None else f" {names}."
     if not decision.set_rates:
         return f"{because}.{uncounted}"
     lowest, highest = min(decision.set_rates.values()), max(decision.set_rates.values())
-    rates = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
+    rates = rate_text(lowest) if lowest == highest else f"{rate_text(lowest)} to {rate_text(highest)}"
     brokers = counted(len({role.broker for role in decision.set_rates}), "broker")
     roles = f"{counted(len(decision.set_rates), 'role')} of {brokers}"
     done = ""
     if explanation.eta is not None and explanation.eta.remaining_s is not None:
         last = bottleneck(explanation)
-        done = f", {takes} {explanation.eta.remaining_s:.0f} s" + (f", {last} last" if last else "")
-    return f"{because}: {rates} bytes/s for {roles}{done}.{uncounted}"
+        done = f", {takes} {duration(explanation.eta.remaining_s)}" + (f", {last} last" if last else "")
+    return f"{because}: {rates} for {roles}{done}.{uncounted}"
+
+
+def _describe_paced(decision: ThrottleDecision, observation: Observation) -> str:
+    """Whether lists and rates of somebody else pace what is copied already, and what becomes of their rates."""
+    copies, there = observation.copies, observation.rates_there
+    is_paced = (
+        copies is not None
+        and all(role in there for role in decision.set_rates)
+        and contains(observation.lists, lists_of(copies))
+    )
+    if not is_paced:
+        return "not paced yet"
+    stay = all(there[role] == rate for role, rate in decision.set_rates.items())
+    return f"paced already by a throttle that was set before, whose rates {'stay' if stay else 'change'}"
 
 
 def _describe(observation: Observation) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from policies.throttle.roles import ROLES
+from policies.wording import rate_text
 from state.outputs import BrokerLoad, KafkaBrokerLoad, RoundSummary
 from streaming.cli.output import table_lines
 
@@ -104,7 +105,7 @@ def _kafka_cells(row: dict[str, Any], data: RoundSummary) -> tuple[str, ...]:
         _UNKNOWN if row["usage_points"] is None else f"{row['usage_points']:.1f} %",
         _both(row, "bytes_per_s"),
         (", ".join(moves) or "none") if is_known else _UNKNOWN,
-        ", ".join(f"{role} throttle {would_be}{rate:,} bytes/s" for role, rate in rates),
+        ", ".join(f"{role} throttle {would_be}{rate_text(rate)}" for role, rate in rates),
     )
 
 

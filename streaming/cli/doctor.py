@@ -309,6 +309,8 @@ def _balancers(facts: Facts) -> Iterator[Finding]:
         if event.data.system == "kafka":
             rates = {} if throttle is None else throttle.others_rates_bytes_per_s
             text = f"another program has set throttles: {', '.join(rates)}"
+            if throttle is not None and throttle.partitions_moving_count == 0:
+                text += ", and nothing is copied: they stay, and hold back what moves next"
             yield _warning(text, about=name) if rates else _ok("nobody else has set a throttle", about=name)
             continue
         if others is None:

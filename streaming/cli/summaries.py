@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from policies.wording import counted, duration, time_text
+from policies.wording import counted, duration, rate_text, time_text
 from state.outputs import (
     CandidateRow,
     DrainRow,
@@ -114,7 +114,13 @@ def throttle_facts(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
     yield "throttle", lines
     would_be = "would be " if data.mode == "dry-run" else ""
     rates = throttle.rates_bytes_per_s.items()
-    yield "rates", [f"{role} {would_be}{value_text(rate)} bytes/s" for role, rate in rates]
+    yield "rates", [f"{role} {would_be}{rate_text(rate)}" for role, rate in rates]
+    if throttle.partitions_moving_count == 0:
+        others = throttle.others_rates_bytes_per_s.items()
+        yield (
+            "left by others",
+            [f"{role} {rate_text(rate)}, where nothing is copied" for role, rate in others],
+        )
 
 
 def section_lines(

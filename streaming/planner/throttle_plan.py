@@ -22,7 +22,7 @@ from policies.throttle.rates import (
     uniform_plan,
 )
 from policies.throttle.roles import BrokerRole, Role, of_role
-from policies.wording import counted, duration
+from policies.wording import counted, duration, rate_text, size_text
 from streaming.planner.throttle_request import Checked, NotPlanned, show
 
 PRICE = (
@@ -184,8 +184,6 @@ def _batches_answer(found: BatchPlan, all_at_once: UniformPlan) -> dict[str, Any
     }
 
 
-_KILO = 1000
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 _LIST_CHARACTERS = 100
 _TOPIC_CHARACTERS = 12
 
@@ -214,23 +212,6 @@ def draw(plan: ThrottlePlan) -> str:
     return "\n".join([*lines, ""])
 
 
-def size(value: float | None) -> str:
-    """Bytes with three or four significant digits, in powers of 1,000; ? for unknown."""
-    if value is None:
-        return "?"
-    unit = 0
-    scaled = float(value)
-    while scaled >= _KILO and unit < len(_UNITS) - 1:
-        scaled /= _KILO
-        unit += 1
-    return f"{scaled:.1f} {_UNITS[unit]}" if unit else f"{value:.0f} B"
-
-
-def rate(value: float | None) -> str:
-    """Bytes/s in the same form."""
-    return "?" if value is None else f"{size(value)}/s"
-
-
 def _draw_lists(role: str, lists: Mapping[str, str]) -> Iterator[str]:
     if lists:
         yield ""
@@ -251,9 +232,11 @@ def _table(plan: ThrottlePlan) -> Iterator[str]:
     for load in plan.loads:
         role = load.role
         writes = plan.needs.write_bytes_per_s[role]
-        safe = rate(plan.needs.failover_safe_min_bytes_per_s.get(role, 0)) if role.role == "leader" else ""
+        safe = (
+            rate_text(plan.needs.failover_safe_min_bytes_per_s.get(role, 0)) if role.role == "leader" else ""
+        )
         yield (
-            f"{role!s:<13}{size(load.bytes_left):>10}{rate(writes):>12}{rate(load.min_bytes_per_s):>12}{safe:>12}"
+            f"{role!s:<13}{size_text(load.bytes_left):>10}{rate_text(writes):>12}{rate_text(load.min_bytes_per_s):>12}{safe:>12}"
             f"{_draw_outcome(plan.uniform.plan, role)}{_draw_outcome(plan.per_broker, role)}"
         )
 
@@ -261,7 +244,7 @@ def _table(plan: ThrottlePlan) -> Iterator[str]:
 def _draw_outcome(plan: RatePlan, role: BrokerRole) -> str:
     failing = {found.role for found in plan.violations}
     takes = "never ends" if role in failing else duration(plan.durations_s[role])
-    return f"{rate(plan.rates[role]):>12}{takes:>13}"
+    return f"{rate_text(plan.rates[role]):>12}{takes:>13}"
 
 
 def _draw_verdicts(plan: ThrottlePlan) -> Iterator[str]:
@@ -288,8 +271,8 @@ def _verdict(title: str, plan: RatePlan, *, in_batches: bool, without: Sequence[
 def _draw_violations(*plans: RatePlan) -> Iterable[str]:
     """Each once."""
     return dict.fromkeys(
-        f"  {found.role}: {rate(found.rate_bytes_per_s)} is not above its minimum of "
-        f"{rate(found.required_more_than_bytes_per_s)}, it must rise by more than {rate(found.deficit_bytes_per_s)}"
+        f"  {found.role}: {rate_text(found.rate_bytes_per_s)} is not above its minimum of "
+        f"{rate_text(found.required_more_than_bytes_per_s)}, it must rise by more than {rate_text(found.deficit_bytes_per_s)}"
         for plan in plans
         for found in plan.violations
     )
@@ -303,7 +286,7 @@ def _draw_batches(plan: ThrottlePlan) -> Iterator[str]:
         names = batch.copies.names()
         some = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004
         yield (
-            f"batch {number}: minimum {rate(batch.plan.min_bytes_per_s)}, rate {rate(batch.plan.rate_bytes_per_s)}, "
+            f"batch {number}: minimum {rate_text(batch.plan.min_bytes_per_s)}, rate {rate_text(batch.plan.rate_bytes_per_s)}, "
             f"takes {duration(batch.plan.plan.total_s)}: {some}"
         )
     at_cap = plan.batches.total_at_cap_s
@@ -312,5 +295,5 @@ def _draw_batches(plan: ThrottlePlan) -> Iterator[str]:
     at_once = "never ends" if uniform.feasible is False else f"takes {duration(uniform.total_s)}"
     yield (
         f"one batch after the other takes {duration(plan.batches.total_s)}{capped}; "
-        f"all at once {at_once} at {rate(plan.uniform.rate_bytes_per_s)}"
+        f"all at once {at_once} at {rate_text(plan.uniform.rate_bytes_per_s)}"
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from policies.wording import counted, digits, time_text
+from policies.wording import counted, digits, rate_text, size_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,12 @@ def test_a_noun_agrees_with_its_count(count: int, text: str):
 )
 def test_a_time_is_said_to_the_second_unless_less_matters(time: str, text: str, exact: str):
     assert (time_text(time), time_text(time, is_exact=True)) == (text, exact)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "?"), (0, "0 B"), (999, "999 B"), (2_401_700, "2.4 MB"), (3 * 2.0**63, "27.7 EB")],
+)
+def test_bytes_and_rates_have_one_form(value: float | None, text: str):
+    assert size_text(value) == text
+    assert rate_text(value) == ("?" if value is None else f"{text}/s")

@@ -87,6 +87,9 @@ READ_DENIED = Denied(what="lacks Read", remedy="Run: x")
 TTL = Denied(what="a TTL", remedy="Run: y")
 OLDER = msgspec.structs.replace(DELETED, query_id="q", batch_id=99)
 THROTTLED = of_kafka(msgspec.structs.replace(THROTTLE, others_rates_bytes_per_s={"leader:1": 5}))
+LEFT = of_kafka(
+    msgspec.structs.replace(THROTTLE, partitions_moving_count=0, others_rates_bytes_per_s={"leader:1": 5})
+)
 LATE: dict[str, Any] = {"now_ms": NOW_MS + 600_000, "input": reported(age_s=-597)}
 CLEANUP = "cleanup.policy is delete, expected compact"
 EPOCH_OF_ROUND = (
@@ -215,6 +218,12 @@ WARNINGS: list[tuple[str, dict[str, Any], str, str]] = [
         "balancers",
         {"rounds": heard(THROTTLED)},
         "another program has set throttles: leader:1",
+        "docs/throttling.md",
+    ),
+    (
+        "balancers",
+        {"rounds": heard(LEFT)},
+        "leader:1, and nothing is copied: they stay, and hold back what moves next",
         "docs/throttling.md",
     ),
     ("rejected", {"rejected": {"not-json": 500}}, MANY_REJECTED, "trimtab rejected tail"),

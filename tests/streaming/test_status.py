@@ -231,10 +231,10 @@ def test_a_cluster_whose_rounds_have_stopped_is_shown_as_late(*, after_s: float,
 @pytest.mark.parametrize(
     ("mode", "planned", "throttle", "rates"),
     [
-        ("act", False, "copied: 1, done in 1 min 30 s", "leader:101 30 bytes/s"),
-        ("dry-run", False, "copied: 1, done in 1 min 30 s", "leader:101 would be 30 bytes/s"),
-        ("act", True, "planned: 1, would take 1 min 30 s", "leader:101 30 bytes/s"),
-        ("dry-run", True, "planned: 1, would take 1 min 30 s", "leader:101 would be 30 bytes/s"),
+        ("act", False, "copied: 1, done in 1 min 30 s", "leader:101 30 B/s"),
+        ("dry-run", False, "copied: 1, done in 1 min 30 s", "leader:101 would be 30 B/s"),
+        ("act", True, "planned: 1, would take 1 min 30 s", "leader:101 30 B/s"),
+        ("dry-run", True, "planned: 1, would take 1 min 30 s", "leader:101 would be 30 B/s"),
     ],
 )
 def test_of_a_kafka_cluster_it_says_what_moves_or_is_planned_and_at_which_rates(
@@ -243,6 +243,17 @@ def test_of_a_kafka_cluster_it_says_what_moves_or_is_planned_and_at_which_rates(
     found = msgspec.structs.replace(THROTTLE, outcome="unchanged", eta_s=90.4, planned=planned)
     text = status_text(status(of_kafka(found), mode=mode, after_s=-460))
     assert f"  throttle    unchanged, partitions {throttle}\n  rates       {rates}\n" in text
+
+
+def test_of_a_kafka_cluster_in_which_nothing_is_copied_it_names_the_rates_that_others_left():
+    left = {
+        "partitions_moving_count": 0,
+        "rates_bytes_per_s": {},
+        "others_rates_bytes_per_s": {"leader:1": 2_394_039},
+    }
+    text = status_text(status(of_kafka(msgspec.structs.replace(THROTTLE, **left)), after_s=-460))
+    assert "  left by others  leader:1 2.4 MB/s, where nothing is copied\n" in text
+    assert "left by others" not in status_text(status(of_kafka(THROTTLE), after_s=-460))
 
 
 def test_of_a_kafka_cluster_it_says_which_brokers_recover_and_what_makes_others_wait():
@@ -426,7 +437,7 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
 def test_a_round_of_a_kafka_cluster_is_told_with_what_is_copied_and_not_with_bundles():
     text = round_text(round_event(of_kafka(THROTTLE)))
     assert "Copies:\n  throttle  waiting, partitions copied: 1\n" in text
-    assert "  rates     leader:101 30 bytes/s\n            follower:104 40 bytes/s\n" in text
+    assert "  rates     leader:101 30 B/s\n            follower:104 40 B/s\n" in text
     assert "undle" not in text
     nothing = msgspec.structs.replace(of_kafka(THROTTLE), throttle=None)
     assert "Copies: none was judged\n" in round_text(round_event(nothing))

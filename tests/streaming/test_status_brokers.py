@@ -202,8 +202,8 @@ def test_of_kafka_it_shows_the_network_what_moves_and_the_throttle() -> None:
 kafka-1 (kafka): acts, round 1 ended 30 s ago
   why
   broker  usage    bytes/s            partitions that move
-  101     40.0 %   4,000 in, 100 out  2 leading             leader throttle 30 bytes/s
-  104     unknown  7 in, unknown out  1 gaining             follower throttle 40 bytes/s
+  101     40.0 %   4,000 in, 100 out  2 leading             leader throttle 30 B/s
+  104     unknown  7 in, unknown out  1 gaining             follower throttle 40 B/s
   105     unknown  unknown            unknown
 """
     )
@@ -213,4 +213,4 @@ kafka-1 (kafka): acts, round 1 ended 30 s ago
         {},
     ]
     dry = brokers_text(status(msgspec.structs.replace(kafka, mode="dry-run")))
-    assert "leader throttle would be 30 bytes/s" in dry
+    assert "leader throttle would be 30 B/s" in dry

@@ -69,5 +69,5 @@ def test_rates_that_are_near_are_replaced_where_that_is_asked_for():
     ],
 )
 def test_a_rate_that_the_plan_does_not_allow_is_kept_and_nothing_is_set(there: int, rule: RateRule):
-    with pytest.raises(NotApplied, match=f"leader:1 has {there}"):
+    with pytest.raises(NotApplied, match=f"leader:1 has {there:,} bytes/s"):
         applied(dict.fromkeys(ROLES, there), rule=rule)

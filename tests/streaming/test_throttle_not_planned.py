@@ -267,5 +267,5 @@ def test_what_is_gone_moves_elsewhere_has_no_leader_or_no_room_is_named():
         "t-1": "already being reassigned, to [1, 3] and not to [1, 4]; cancel that move first, or plan with its targets",
         "t-2": "topic 't' has partitions 0 to 4",
         "t-3": NO_LEADER,
-        "t-4": f"broker 5 would receive {GB} bytes and has 1 free: the plan is larger than its disks",
+        "t-4": "broker 5 would receive 1.0 GB and has 1 B free: the plan is larger than its disks",
     }

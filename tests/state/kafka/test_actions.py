@@ -30,8 +30,9 @@ from tests.state.kafka.reporting import (
     plan,
 )
 
+UNPACED = replace(SEEN, rates_there={})
 TWO_MOVE = replace(
-    SEEN,
+    UNPACED,
     copies=copies_of(
         Partition("t-0", [1, 2], [2, 3], 10, 100),
         Partition("t-1", [1, 2], [2, 3], 10, 100),
@@ -88,8 +89,10 @@ def test_what_must_still_hold_is_what_the_round_saw(
 
 
 def test_a_plan_is_called_a_plan_and_its_end_what_it_would_take() -> None:
-    found = action(explanation=explained(plan=plan(), eta=eta()), observation=replace(SEEN, is_running=False))
-    assert found.reason.startswith("What is planned to move is not paced yet, 1 partition: 24 bytes/s ")
+    found = action(
+        explanation=explained(plan=plan(), eta=eta()), observation=replace(UNPACED, is_running=False)
+    )
+    assert found.reason.startswith("What is planned to move is not paced yet, 1 partition: 24 B/s ")
     assert ", would take " in found.reason
     assert "done in" not in found.reason
 
@@ -110,43 +113,64 @@ STARTS = "What moves is not paced yet, 1 partition: "
 @pytest.mark.parametrize(
     ("decision", "explanation", "observation", "reason"),
     [
-        pytest.param(
-            FIRST, explained(), SEEN, f"{STARTS}24 bytes/s for 3 roles of 3 brokers.", id="one rate"
-        ),
+        pytest.param(FIRST, explained(), UNPACED, f"{STARTS}24 B/s for 3 roles of 3 brokers.", id="one rate"),
         pytest.param(
             replace(FIRST, set_rates={L1: 7, BrokerRole("follower", 1): 9, F3: 8}),
             explained(),
             TWO_MOVE,
-            "What moves is not paced yet, 2 partitions: 7 to 9 bytes/s for 3 roles of 2 brokers.",
+            "What moves is not paced yet, 2 partitions: 7 B/s to 9 B/s for 3 roles of 2 brokers.",
             id="several rates, and a broker with two roles",
         ),
         pytest.param(
             FIRST,
             explained(plan=plan(), eta=eta()),
-            SEEN,
-            f"{STARTS}24 bytes/s for 3 roles of 3 brokers, done in 15 s, leader:1 last.",
+            UNPACED,
+            f"{STARTS}24 B/s for 3 roles of 3 brokers, done in 15.4 s, leader:1 last.",
             id="its end is known",
         ),
         pytest.param(
             FIRST,
             explained(plan=plan(bottleneck=None), eta=eta(0.0)),
-            SEEN,
-            f"{STARTS}24 bytes/s for 3 roles of 3 brokers, done in 0 s.",
+            UNPACED,
+            f"{STARTS}24 B/s for 3 roles of 3 brokers, done in 0.0 s.",
             id="nothing is left, and no role is the last",
         ),
         pytest.param(
             FIRST,
             explained(plan=plan(), eta=eta(None)),
-            SEEN,
-            f"{STARTS}24 bytes/s for 3 roles of 3 brokers.",
+            UNPACED,
+            f"{STARTS}24 B/s for 3 roles of 3 brokers.",
             id="its end is not known",
         ),
         pytest.param(
             FIRST,
             explained(needs=needs(without_leader=("t-0",))),
-            SEEN,
-            f"{STARTS}24 bytes/s for 3 roles of 3 brokers. t-0 takes no quota until it has a leader.",
+            UNPACED,
+            f"{STARTS}24 B/s for 3 roles of 3 brokers. t-0 takes no quota until it has a leader.",
             id="a partition without a leader",
+        ),
+        pytest.param(
+            FIRST,
+            explained(),
+            SEEN,
+            "What moves is paced already by a throttle that was set before, whose rates stay, 1 partition: "
+            "24 B/s for 3 roles of 3 brokers.",
+            id="the lists and rates of an operator are the same",
+        ),
+        pytest.param(
+            FIRST,
+            explained(),
+            replace(SEEN, rates_there={L1: 30, L2: 24, F3: 24}),
+            "What moves is paced already by a throttle that was set before, whose rates change, 1 partition: "
+            "24 B/s for 3 roles of 3 brokers.",
+            id="an operator has set other rates",
+        ),
+        pytest.param(
+            FIRST,
+            explained(),
+            replace(SEEN, lists=ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"})),
+            f"{STARTS}24 B/s for 3 roles of 3 brokers.",
+            id="the lists of an operator lack a source",
         ),
         pytest.param(
             FINISHED,
@@ -158,7 +182,7 @@ STARTS = "What moves is not paced yet, 1 partition: "
         pytest.param(
             replace(FINISHED, trigger="moves-left"),
             explained(needs=needs(without_leader=("t-0", "t-1"))),
-            SEEN,
+            UNPACED,
             "Some copies are done. t-0, t-1 take no quota until they have a leader.",
             id="no rate changes",
         ),
@@ -166,7 +190,7 @@ STARTS = "What moves is not paced yet, 1 partition: "
             FIRST,
             explained(),
             NOTHING_KNOWN,
-            "What moves is not paced yet, 0 partitions: 24 bytes/s for 3 roles of 3 brokers.",
+            "What moves is not paced yet, 0 partitions: 24 B/s for 3 roles of 3 brokers.",
             id="no report says what moves",
         ),
     ],
