@@ -188,6 +188,11 @@ _MOST_DIGITS = 310
 
 def load(text: str | bytes) -> Any:
     """Read a text; a whole number that is too large for a double becomes infinite, as ``1e999`` does. Raises ``ValueError``."""
-    return json.loads(
-        text, parse_int=lambda digits: int(digits) if len(digits) < _MOST_DIGITS else float(digits)
-    )
+    try:
+        return json.loads(
+            text, parse_int=lambda digits: int(digits) if len(digits) < _MOST_DIGITS else float(digits)
+        )
+    except json.JSONDecodeError as error:
+        wrong = error.msg.replace("Expecting value", "Expected a value such as an object in { }")
+        wrong = wrong.replace("Expecting", "Expected")
+        raise ValueError(f"{wrong}, at line {error.lineno}, column {error.colno}") from error

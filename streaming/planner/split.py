@@ -315,7 +315,7 @@ def draw(plan: Plan) -> str:
     """The picture as several lines, each with a line break at its end."""
     lines = [
         f"{plan.bundle}  {plan.algorithm}",
-        f"{'' if plan.cut.boundaries else 'no split: '}{plan.cut.reason}",
+        f"{'' if plan.cut.boundaries else 'not cut: '}{plan.cut.reason}",
         "",
         *bar(plan),
         f"0x{plan.bundle.range.lower:08x}{f'0x{plan.bundle.range.upper:08x}':>{_WIDTH - 8}}",
