@@ -98,12 +98,11 @@ class Patience:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """The result of a sweep: brokers asked, those that failed with the reason, and on Kafka how many partitions move or are planned to."""
+    """The result of a sweep: brokers asked, those that failed with the reason, and on Kafka what is copied."""
 
     asked: Sequence[str]
     failed: Mapping[str, str]
-    moving_count: int = 0
-    planned_count: int = 0
+    copied: str = ""
 
 
 class EventWriter:

@@ -91,13 +91,10 @@ class KafkaSweeper:
                 replicas = _replicas(broker, moves, logs, lags)
                 disks_count = len(logs[broker].directories[broker]) if broker in logs else None
                 self._write_logs(broker, replicas, throttle, disks_count, times_ms[broker])
-        planned_count = sum(not set(move.adding) <= set(move.replicas) for move in moves.values())
-        reassigned_count = sum(bool(move.adding or move.removing) for move in moves.values())
         swept = Swept(
             asked=list(map(str, wanted)),
             failed={str(broker): reason for broker, reason in sorted(failed.items())},
-            moving_count=reassigned_count - planned_count,
-            planned_count=planned_count,
+            copied=_describe_copied(moves.values()),
         )
         self._writer.tick(swept.asked, swept.failed)
         return swept
@@ -188,6 +185,20 @@ class KafkaSweeper:
         )
 
 
+def _describe_copied(moves: Collection[Move]) -> str:
+    """What is copied, or will be, by kind; only the kinds that there are."""
+    planned_count = sum(not set(move.adding) <= set(move.replicas) for move in moves)
+    reassigned_count = sum(bool(move.adding or move.removing) for move in moves) - planned_count
+    kinds = (
+        (reassigned_count, "partition", "reassigned"),
+        (planned_count, "partition", "planned to be reassigned"),
+        (sum(len(move.recovering) for move in moves), "replica", "brought up to date"),
+        (sum(len(move.between_disks) for move in moves), "replica", "moved between disks"),
+    )
+    parts = [f"{counted(count, noun)} {what}" for count, noun, what in kinds if count]
+    return ", ".join(parts) or "nothing is copied"
+
+
 def _lags(kafka: KafkaCluster, moves: Mapping[Partition, Move], brokers: Collection[int]) -> Lags:
     behind = {
         broker: [where for where, move in moves.items() if broker in move.recovering] for broker in brokers
@@ -268,12 +279,11 @@ class KafkaCollector(Collector):
             return self._fail("not-written", error)
         self._complete(began_s=began_s, brokers_count=len(swept.asked) - len(swept.failed))
         _LOG.info(
-            "sweep of %s: %s, %d failed; partitions that move: %d, that are planned to: %d",
+            "sweep of %s: %s, %d failed; %s",
             self._cluster,
             counted(len(swept.asked), "broker"),
             len(swept.failed),
-            swept.moving_count,
-            swept.planned_count,
+            swept.copied,
         )
         return True
 

@@ -37,13 +37,14 @@ class Cluster:
         self.alive: Mapping[int, str] = {1: "h1", 2: "h2", 3: "h3"}
         self.looked_at_all = 0
         self.disk_lags: dict[tuple[str, int], dict[int, int]] = {}
+        self.running = {("t", 0): RUNNING}
         self.states = {("t", 0): STATE, ("u", 0): PartitionState(replicas=(1, 2), leader=1, in_sync=(1, 2))}
 
     def brokers(self) -> Mapping[int, str]:
         return self.alive
 
     def reassignments(self) -> dict[tuple[str, int], RunningMove]:
-        return {("t", 0): RUNNING}
+        return self.running
 
     def partitions(self, topics: Iterable[str] | None) -> dict[tuple[str, int], PartitionState]:
         self.looked_at_all += topics is None
@@ -130,11 +131,18 @@ def test_a_running_move_whose_topic_a_broker_does_not_know_yet_is_still_reported
     assert (known.leader.tolist(), unknown.leader.tolist()) == ([1], [-1])
 
 
-def test_what_is_planned_is_not_counted_as_moving(tmp_path: Path):
-    found = Sweeps(file_of(tmp_path, ("u", 0, [1, 3]))).swept()
-    assert (found.moving_count, found.planned_count) == (1, 1)
-    found = Sweeps().swept()
-    assert (found.moving_count, found.planned_count) == (1, 0)
+def test_a_sweep_says_what_is_copied_by_kind_and_nothing_of_kinds_that_are_not(tmp_path: Path):
+    planned = Sweeps(file_of(tmp_path, ("u", 0, [1, 3])))
+    assert planned.swept().copied == "1 partition reassigned, 1 partition planned to be reassigned"
+    sweeps = Sweeps()
+    sweeps.cluster.states["u", 0] = PartitionState(replicas=(1, 2, 3), leader=1, in_sync=(1,))
+    sweeps.cluster.disk_lags = {("u", 0): {1: 7}}
+    assert sweeps.swept().copied == (
+        "1 partition reassigned, 2 replicas brought up to date, 1 replica moved between disks"
+    )
+    sweeps = Sweeps()
+    sweeps.cluster.running, sweeps.cluster.states = {}, {}
+    assert sweeps.swept().copied == "nothing is copied"
 
 
 def test_a_plan_that_cannot_be_read_for_once_is_the_one_before_and_ends_no_throttle(tmp_path: Path):
@@ -216,8 +224,8 @@ def test_a_file_that_is_not_there_plans_nothing_and_is_named_once_with_its_key(
 ):
     missing = tmp_path / "later.json"
     sweeps = Sweeps(str(missing))
-    assert sweeps.swept().planned_count == 0
-    assert sweeps.swept().planned_count == 0
+    assert "planned" not in sweeps.swept().copied
+    assert "planned" not in sweeps.swept().copied
     (record,) = caplog.records
     assert record.getMessage().startswith(f'targets."c".kafka.planned_file: there is no file {missing}, so')
 

@@ -283,3 +283,6 @@ def test_the_line_about_a_controller_that_runs_names_what_it_reads_writes_and_de
         "at kafka://out:9092; the settings know 1 cluster by name (east), and any other that reports is decided on as well; "
         "metrics and health at http://h:9465"
     )
+    assert "; the settings know no cluster by name, and any that reports is decided on; " in describe_run(
+        Settings(), metrics_url="http://h:9465"
+    )
