@@ -156,7 +156,7 @@ def throttle_command() -> None:
     "--apply",
     "is_applied",
     is_flag=True,
-    help="With a cluster: set lists and rates; do this before you start the move.",
+    help="With a cluster: set lists and rates, before you start the move. Not beside the service, which sets its own.",
 )
 @click.option(
     "--plan",

@@ -91,7 +91,7 @@ def test_a_planned_throttle_is_merged_with_what_is_there(brokers: LocalKafka, ad
     assert again.stderr == "everything was set already\n"
 
     other = plan(brokers, proposal(2, 3), "--rate", "3000000", "--apply", code=5)
-    assert "leader:1 has 2000000" in other.stderr
+    assert "leader:1 has 2,000,000 bytes/s" in other.stderr
     assert "--replace-rates" in other.stderr
 
     forced = ("--rate", str(RATE), "--apply", "--replace-rates")
