@@ -22,7 +22,7 @@ def digits(value: float, significant: int = 6) -> str:
     return f"{Decimal(text):f}" if "e-" in text else text
 
 
-def size_text(value: float | None) -> str:
+def bytes_text(value: float | None) -> str:
     """Bytes with a decimal, in powers of 1,000, such as ``2.4 MB``; ? for unknown."""
     if value is None:
         return "?"
@@ -36,7 +36,7 @@ def size_text(value: float | None) -> str:
 
 def rate_text(value: float | None) -> str:
     """Bytes/s in the same form."""
-    return "?" if value is None else f"{size_text(value)}/s"
+    return "?" if value is None else f"{bytes_text(value)}/s"
 
 
 def time_text(time: str, *, is_exact: bool = False) -> str:

@@ -23,7 +23,7 @@ from policies.throttle.needs import LogReading, needs_of, total_by_broker, write
 from policies.throttle.pacing import is_another
 from policies.throttle.rates import Load, RatePlan, per_broker_plan
 from policies.throttle.roles import BrokerRole, of_role
-from policies.wording import size_text
+from policies.wording import bytes_text
 from streaming.kafka.client import ClusterError
 from streaming.kafka.cluster import KafkaCluster, LogSizes, Partition, PartitionState, RunningMove
 from streaming.kafka.lags import Lags
@@ -290,7 +290,7 @@ def _without_full_disks(checked: Checked, sizes: LogSizes) -> Checked:
         free = sizes.usable_bytes.get(broker)
         if needed is not None and free is not None and needed > free:
             full[broker] = (
-                f"broker {broker} would receive {size_text(needed)} and has {size_text(free)} free: the plan is larger than its disks"
+                f"broker {broker} would receive {bytes_text(needed)} and has {bytes_text(free)} free: the plan is larger than its disks"
             )
     if not full:
         return checked
@@ -345,7 +345,7 @@ def _absence_notes(copies: Copies, failed: Mapping[int, str]) -> Iterator[str]:
     for broker, bytes_per_s in rates.items():
         if broker in failed and bytes_per_s is not None:
             yield (
-                f"broker {broker} is counted with empty disks; if it has kept them, it lacks {size_text(bytes_per_s * _S_PER_HOUR)} for each "
+                f"broker {broker} is counted with empty disks; if it has kept them, it lacks {bytes_text(bytes_per_s * _S_PER_HOUR)} for each "
                 "hour that it was away, at the write rates of now"
             )
 

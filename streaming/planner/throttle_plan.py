@@ -22,7 +22,7 @@ from policies.throttle.rates import (
     uniform_plan,
 )
 from policies.throttle.roles import BrokerRole, Role, of_role
-from policies.wording import counted, duration, rate_text, size_text
+from policies.wording import bytes_text, counted, duration, rate_text
 from streaming.planner.throttle_request import Checked, NotPlanned, show
 
 PRICE = (
@@ -236,7 +236,7 @@ def _table(plan: ThrottlePlan) -> Iterator[str]:
             rate_text(plan.needs.failover_safe_min_bytes_per_s.get(role, 0)) if role.role == "leader" else ""
         )
         yield (
-            f"{role!s:<13}{size_text(load.bytes_left):>10}{rate_text(writes):>12}{rate_text(load.min_bytes_per_s):>12}{safe:>12}"
+            f"{role!s:<13}{bytes_text(load.bytes_left):>10}{rate_text(writes):>12}{rate_text(load.min_bytes_per_s):>12}{safe:>12}"
             f"{_draw_outcome(plan.uniform.plan, role)}{_draw_outcome(plan.per_broker, role)}"
         )
 

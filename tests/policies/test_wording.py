@@ -2,7 +2,7 @@
 
 import pytest
 
-from policies.wording import counted, digits, rate_text, size_text, time_text
+from policies.wording import bytes_text, counted, digits, rate_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -44,5 +44,5 @@ def test_a_time_is_said_to_the_second_unless_less_matters(time: str, text: str, 
     [(None, "?"), (0, "0 B"), (999, "999 B"), (2_401_700, "2.4 MB"), (3 * 2.0**63, "27.7 EB")],
 )
 def test_bytes_and_rates_have_one_form(value: float | None, text: str):
-    assert size_text(value) == text
+    assert bytes_text(value) == text
     assert rate_text(value) == ("?" if value is None else f"{text}/s")
