@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from policies.wording import counted, digits
+from state.layouts import FRESH
 from streaming.cli.facts import REJECTED_COUNT, CheckpointSeen, Facts, Missed, gather_facts
 from streaming.cli.options import example, settings_options
 from streaming.cli.output import age_text, counts_text, format_option, render, table_lines, text_of
@@ -22,7 +23,7 @@ from streaming.cli.summaries import missed_results
 from streaming.contract.envelope import read_envelope
 from streaming.process.exits import OK, REFUSED, UNREACHABLE
 from streaming.settings import Settings
-from streaming.transport.errors import CheckpointMismatch
+from streaming.transport.errors import DATA_LOST, SKIP_LOST, CheckpointMismatch
 from streaming.transport.publishing import Checkpoint, Marker, next_start
 from streaming.transport.side import TopicRecord
 
@@ -33,6 +34,7 @@ _FAR_S = 2.0
 """Clocks that are kept by NTP agree within milliseconds; the rest is the time that a record takes to its broker."""
 _BEHIND_S = 60.0
 """Events further behind may come from a queue or a recording."""
+_GO_ON = f"go on with {SKIP_LOST}, or start over with {FRESH}"
 _ADVICE = re.compile(r"[:;.,][^:;.,]*--(?:fresh|adopt|skip-lost).*", re.DOTALL)
 Value = TypeVar("Value")
 
@@ -184,6 +186,8 @@ def _checkpoint(facts: Facts) -> Iterator[Finding]:
             here = f"it can be used, and is planned to batch {_number(seen.checkpoint.last_batch_id)}"
         published = "nothing" if marker is None else f"batch {_number(marker.batch_id)}"
         yield _ok(f"{facts.settings.spark.checkpoint}: {here}; {published} is published")
+        if isinstance(facts.lost, Missed):
+            yield _not_checked(f"whether records are gone that it has not read: {facts.lost.why}")
     elif facts.user is not None and facts.user.runs and seen == CheckpointSeen():
         path, leader = facts.user.beat.checkpoint, facts.user.beat.instance
         yield _problem(f"the checkpoint {path}, which {leader} uses and leads with, is gone", _BRING_BACK)
@@ -202,6 +206,8 @@ def _refusal(facts: Facts, seen: CheckpointSeen, marker: Marker | None) -> str |
         next_start(marker, known, name=name, start_with="checkpoint", now_s=now_s)
     except CheckpointMismatch as error:
         return seen.refusal or str(error)
+    if seen.refusal is None and not isinstance(facts.lost, Missed) and facts.lost:
+        return f"{DATA_LOST} ({'; '.join(map(str, facts.lost))}): {_GO_ON}"
     return seen.refusal
 
 

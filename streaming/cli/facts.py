@@ -27,15 +27,16 @@ from streaming.cli.published import (
     read_rejected,
     records_of,
 )
+from streaming.contract.encode import SkippedRange
 from streaming.process.deadline import within
 from streaming.process.exits import Refused, WrongUse, words_of
 from streaming.settings import Settings
 from streaming.systems import input_side
 from streaming.transport import checkpoint as checkpoints
-from streaming.transport.checkpoint import newest_start, place_of
+from streaming.transport.checkpoint import Start, newest_start, place_of
 from streaming.transport.errors import CheckpointError, CheckpointMismatch, NoAnswer, PublishError, StartError
 from streaming.transport.publishing import Checkpoint, Marker
-from streaming.transport.side import TopicRecord
+from streaming.transport.side import Place, TopicRecord
 from streaming.transport.topics import BEATS_RETENTION_MS, BrokersSeen, TopicsSeen
 
 LIMIT_S = 30.0
@@ -76,6 +77,8 @@ class CheckpointSeen:
     checkpoint: Checkpoint | None = None
     refusal: str | None = None
     """Why a start would refuse it, whatever the marker says."""
+    places: tuple[Place, ...] = ()
+    """How far its committed batches have read the input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,8 @@ class Facts:
     sides: Sequence[SideSeen]
     marker: Marker | Missed | None
     checkpoint: CheckpointSeen | Missed
+    lost: Sequence[SkippedRange] | Missed
+    """The ranges of the input that are gone and that the checkpoint has not read."""
     processes: list[Process] | Missed
     """By their newest beats within the last hour."""
     rounds: list[tuple[Round, int | None]] | Missed
@@ -144,18 +149,21 @@ def gather_facts(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
         SideSeen(each.name, each.url, found.pop(f"{each.name}'s brokers"), found.pop(f"{each.name}'s topics"))
         for each in sides
     ]
+    # a batch is planned before it is published: read after the marker, the checkpoint of a running controller agrees with it
+    checkpoint = attempt(
+        lambda: checkpoint_seen(settings, {} if isinstance(ids, Missed) else ids),
+        what=f"the checkpoint {settings.spark.checkpoint}",
+        limit_s=limit_s,
+    )
+    lost = attempt(lambda: _lost(settings, checkpoint), what="records that are gone", limit_s=limit_s)
     return Facts(
         settings=settings,
         versions={"trimtab": version("trimtab"), "Spark": version("pyspark")},
         host=socket.gethostname(),
         now_ms=now_ms,
         sides=seen,
-        # a batch is planned before it is published: read after the marker, the checkpoint of a running controller agrees with it
-        checkpoint=attempt(
-            lambda: checkpoint_seen(settings, {} if isinstance(ids, Missed) else ids),
-            what=f"the checkpoint {settings.spark.checkpoint}",
-            limit_s=limit_s,
-        ),
+        checkpoint=checkpoint,
+        lost=lost,
         **found,
     )
 
@@ -211,6 +219,11 @@ def _rejected(settings: Settings, now_ms: int) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
+def _lost(settings: Settings, seen: CheckpointSeen | Missed) -> list[SkippedRange]:
+    places = () if isinstance(seen, Missed) else seen.places
+    return input_side(settings).find_lost(places) if places else []
+
+
 class _Disk:
     """The files below a directory."""
 
@@ -237,6 +250,7 @@ def checkpoint_seen(settings: Settings, topic_ids: Mapping[str, str]) -> Checkpo
     files = _Disk(Path(unquote(parts.path) if parts.scheme else location))
     for _ in range(_LOOKS_COUNT):
         start, query, refusal = newest_start(files), None, None
+        places: tuple[Place, ...] = ()
         try:
             if start is None:
                 checkpoints.refuse_strangers(files, location)
@@ -246,8 +260,16 @@ def checkpoint_seen(settings: Settings, topic_ids: Mapping[str, str]) -> Checkpo
                     location, card, checkpoints.manifest_of(settings, topic_ids)
                 )
                 query = checkpoints.read_query(files, location, start)
+                places = _places(files, start)
         except (CheckpointError, OSError) as error:
             refusal = words_of(str(error))
         if refusal is None or newest_start(files) == start:
             break
-    return CheckpointSeen(checkpoint=query, refusal=refusal)
+    return CheckpointSeen(checkpoint=query, refusal=refusal, places=places)
+
+
+def _places(files: _Disk, start: Start) -> tuple[Place, ...]:
+    try:
+        return tuple(checkpoints.decode_progress(checkpoints.read_offsets(files, start, "commits")).places)
+    except ValueError:  # a start is told so by Spark
+        return ()

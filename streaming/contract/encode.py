@@ -8,6 +8,7 @@ import hashlib
 
 import msgspec
 
+from policies.wording import counted
 from state.events import Rejection
 from state.outputs import Output, canonical, content_id, rfc3339
 
@@ -200,6 +201,10 @@ class SkippedRange(msgspec.Struct, frozen=True, kw_only=True):
     def where(self) -> tuple[str, int]:
         """Topic and partition."""
         return self.topic, self.partition
+
+    def __str__(self) -> str:
+        count = "records" if self.records_count is None else counted(self.records_count, "record")
+        return f"{self.topic}, partition {self.partition}: {count} after {self.read_until}, reading goes on from {self.goes_on_from}"
 
 
 class SkippedData(msgspec.Struct, frozen=True, kw_only=True):

@@ -172,7 +172,7 @@ class Leading:
         gaps = sorted(lost, key=lambda gap: gap.where)
         if gaps:
             publish_skipped(self.settings, gaps, epoch=begun.epoch)
-        _LOG.warning("--skip-lost: %s", gaps or "nothing was lost")
+        _LOG.warning("--skip-lost: %s", "; ".join(map(str, gaps)) or "nothing was lost")
         return gaps
 
 

@@ -33,10 +33,12 @@ from streaming.transport.checkpoint import (
     MANIFEST,
     Start,
     all_starts,
+    decode_progress,
     manifest_of,
     newest_number,
     newest_start,
     read_manifest,
+    read_offsets,
     read_query,
     refuse_other_manifests,
     refuse_strangers,
@@ -96,10 +98,9 @@ class CheckpointDirectory:
         """What the offsets file of the newest batch in one of Spark's logs says."""
         with self._explain_errors():
             start = self._start or newest_start(self._files) or Start(0)
-            number = newest_number(self._files, start, log)
-            text = None if number is None else self._files.read(start.file("offsets", str(number)))
+            text = read_offsets(self._files, start, log)
         try:
-            return Progress() if text is None else decode_progress(text)
+            return decode_progress(text)
         except ValueError as error:  # Spark fails on it as well; that error names file and remedy
             _LOG.warning("the newest offsets of %s cannot be read: %s", self.location, error)
             return Progress()
@@ -332,33 +333,3 @@ def _move_schemas(files: Files, start: Start, directory: str) -> None:
         if text is not None:
             moved = _SCHEMA_PATH.sub(lambda match: b'"%b%b"' % (here, match[1]), text)
             files.write(f"{directory}/{name}", moved)
-
-
-_HEAD_LINES = 2
-_Source = dict[str, dict[str, int] | str]
-
-
-class _Batch(msgspec.Struct, frozen=True):
-    batchTimestampMs: int = 0  # noqa: N815  Spark's name
-
-
-def decode_progress(text: bytes) -> Progress:
-    """What an offsets file says. Raises ValueError if the text is not one."""
-    lines = text.decode().splitlines()
-    if len(lines) < _HEAD_LINES:
-        raise ValueError(f"{len(text)} bytes without a line about the batch")
-    try:
-        planned_ms = msgspec.json.decode(lines[1], type=_Batch).batchTimestampMs
-        sources = [msgspec.json.decode(line, type=_Source) for line in lines[2:] if line.startswith("{")]
-    except msgspec.MsgspecError as error:
-        raise ValueError(str(error)) from error
-    places = [place for source in sources for name, value in source.items() for place in _places(name, value)]
-    return Progress(places, planned_ms)
-
-
-def _places(name: str, value: dict[str, int] | str) -> list[Place]:
-    if not isinstance(value, str):
-        return [Place(name, int(number), name, str(offset)) for number, offset in value.items()]
-    topic, mark, number = name.rpartition("-partition-")
-    is_numbered = bool(mark) and number.isdigit()
-    return [Place(topic, int(number), name, value) if is_numbered else Place(name, 0, name, value)]

@@ -23,7 +23,7 @@ from streaming.process.exits import words_of
 from streaming.pulsar.http import AdminError
 from streaming.pulsar.positions import DataLoss
 from streaming.spark.operator import at_cluster
-from streaming.transport.errors import SKIP_LOST, NoAnswer, PublishError
+from streaming.transport.errors import DATA_LOST, SKIP_LOST, NoAnswer, PublishError
 
 _NOT_STARTED = "JAVA_GATEWAY_EXITED"
 """Spark's condition for a JVM that ended before it answered."""
@@ -62,14 +62,14 @@ def class_name(kind: type) -> str:
 
 
 _DATA_LOST = (
-    "the input has lost records that the checkpoint has not read yet (its retention is too short, or the topic was "
-    f"made anew): go on with {SKIP_LOST}, or start over with {FRESH}, and raise the topic's retention"
+    f"{DATA_LOST} (its retention is too short, or the topic was made anew): go on with {SKIP_LOST}, "
+    f"or start over with {FRESH}, and raise the topic's retention"
 )
 _OURS: Mapping[type[Exception], str] = {
     NewerStateError: f"the checkpoint was written by a newer trimtab: run that version, or start over with {FRESH}",
     OlderStateError: f"the checkpoint was written by an older trimtab, whose memory this one cannot read: start over with {FRESH}",
     RoundLengthError: f"the rounds have another length than the checkpoint's: set length_s back, or start over with {FRESH}",
-    DataLoss: "the input has lost records that the checkpoint has not read yet",
+    DataLoss: DATA_LOST,
 }
 _FINAL_CLASSES = {class_name(kind): remedy for kind, remedy in _OURS.items()}
 """Remedies by class name; these classes are our own, and are raised in workers."""

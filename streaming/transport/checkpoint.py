@@ -25,6 +25,7 @@ from streaming.settings import Settings
 from streaming.settings.identity import keep, kept_digest
 from streaming.transport.errors import CheckpointError
 from streaming.transport.publishing import Checkpoint
+from streaming.transport.side import Place, Progress
 
 MANIFEST = "trimtab.json"
 CLAIM = "claim"
@@ -232,3 +233,41 @@ def describe_exchanged(before: Mapping[str, str], now: Mapping[str, str]) -> str
         f"the input was deleted and made anew since the checkpoint read it ({ids}): its records begin at 0 again, so "
         f"the checkpoint would skip records that were never read. Start over with {FRESH}"
     )
+
+
+def read_offsets(files: Listing, start: Start, log: str) -> bytes | None:
+    """The offsets file of the newest batch in one of Spark's logs; None before the first."""
+    number = newest_number(files, start, log)
+    return None if number is None else files.read(start.file("offsets", str(number)))
+
+
+_HEAD_LINES = 2
+_Source = dict[str, dict[str, int] | str]
+
+
+class _Batch(msgspec.Struct, frozen=True):
+    batchTimestampMs: int = 0  # noqa: N815  Spark's name
+
+
+def decode_progress(text: bytes | None) -> Progress:
+    """What an offsets file says; nothing where there is none. Raises ValueError if the text is not one."""
+    if text is None:
+        return Progress()
+    lines = text.decode().splitlines()
+    if len(lines) < _HEAD_LINES:
+        raise ValueError(f"{len(text)} bytes without a line about the batch")
+    try:
+        planned_ms = msgspec.json.decode(lines[1], type=_Batch).batchTimestampMs
+        sources = [msgspec.json.decode(line, type=_Source) for line in lines[2:] if line.startswith("{")]
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
+    places = [place for source in sources for name, value in source.items() for place in _places(name, value)]
+    return Progress(places, planned_ms)
+
+
+def _places(name: str, value: dict[str, int] | str) -> list[Place]:
+    if not isinstance(value, str):
+        return [Place(name, int(number), name, str(offset)) for number, offset in value.items()]
+    topic, mark, number = name.rpartition("-partition-")
+    is_numbered = bool(mark) and number.isdigit()
+    return [Place(topic, int(number), name, value) if is_numbered else Place(name, 0, name, value)]

@@ -16,6 +16,8 @@ ADOPT = (
 )
 SKIP_LOST = "--skip-lost, which decides without the lost records for good"
 """Both for messages that recommend the option: they say what is lost by it, like ``state.layouts.FRESH``."""
+DATA_LOST = "the input has lost records that the checkpoint has not read yet"
+"""What a start ends with and ``trimtab doctor`` finds."""
 
 
 class CheckpointError(Exception):

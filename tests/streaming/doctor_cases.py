@@ -6,6 +6,7 @@ import msgspec
 
 from state.outputs import Finding, OtherBalancers
 from streaming.cli.facts import CheckpointSeen, Missed
+from streaming.contract.encode import SkippedRange
 from streaming.settings import ControllerSettings, Settings, SparkSettings
 from streaming.transport.checkpoint import place_of
 from streaming.transport.publishing import Marker
@@ -38,6 +39,9 @@ DELETED = Marker(query_id="other", batch_id=42, digest="d", epoch=7)
 
 
 NO_CHECKPOINT = CheckpointSeen()
+
+
+LOST = [SkippedRange(topic="trimtab.input", partition=0, read_until="3:7", goes_on_from="9:-1")]
 
 
 REFUSED_CHECKPOINT = CheckpointSeen(
@@ -134,6 +138,12 @@ PROBLEMS: list[tuple[str, dict[str, Any], str, str]] = [
             "processes": [process(age_s=60.0, checkpoint=place_of("checkpoint"))],
         },
         "was deleted or replaced by a new one",
+        OPERATIONS,
+    ),
+    (
+        "checkpoint",
+        {"lost": LOST, **ENDED},
+        "not read yet (trimtab.input, partition 0: records after 3:7, reading goes on from 9:-1): go on with --skip-lost",
         OPERATIONS,
     ),
     ("checkpoint", {"marker": DELETED, **ENDED}, "belongs to another query", OPERATIONS),

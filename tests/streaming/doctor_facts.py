@@ -85,6 +85,7 @@ WELL = Facts(
     sides=side(),
     marker=Marker(query_id="q", batch_id=42, digest="d", epoch=7),
     checkpoint=CheckpointSeen(checkpoint=Checkpoint(query_id="q", last_batch_id=43, epoch=7)),
+    lost=(),
     processes=[LEADER],
     rounds=heard(),
     input=reported(),

@@ -23,11 +23,12 @@ from streaming.transport import checkpoint
 from streaming.transport.checkpoint import Start, manifest_of
 from streaming.transport.errors import Unreachable
 from streaming.transport.publishing import Checkpoint
-from streaming.transport.side import TopicRecord
+from streaming.transport.side import Place, TopicRecord
 from tests.streaming.disk import Disk, lay_out
 from tests.streaming.doctor_cases import (
     DELETED,
     ENDED,
+    LOST,
     NO_CHECKPOINT,
     NOT_FROM_HERE,
     REFUSED_CHECKPOINT,
@@ -73,6 +74,7 @@ def test_a_check_says_what_is_wrong_and_the_remedy(
     [
         {"checkpoint": REFUSED_CHECKPOINT},
         {"checkpoint": NO_CHECKPOINT},
+        {"lost": LOST},
         {"marker": DELETED},
         {"marker": DELETED, "checkpoint": NO_CHECKPOINT},
     ],
@@ -102,7 +104,7 @@ def test_the_table_of_what_may_be_wrong_has_every_check():
     assert {check for check, *_ in WRONG} == {check.name for check in CHECKS}
 
 
-@pytest.mark.parametrize("what", ["marker", "checkpoint", "processes", "rounds", "input", "rejected"])
+@pytest.mark.parametrize("what", ["marker", "checkpoint", "lost", "processes", "rounds", "input", "rejected"])
 def test_what_could_not_be_looked_at_is_not_checked_and_says_why_and_the_rest_is(what: str):
     found = judge(replace(WELL, **{what: Missed("the reason")}))
     assert {finding.outcome for finding in found} == {"ok", "not checked"}
@@ -255,6 +257,7 @@ def test_a_checkpoint_on_this_machine_is_read_without_spark_and_left_as_it_is(di
     before = {path: path.stat().st_mtime_ns for path in disk.root.rglob("*")}
     seen = checkpoint_seen(on(disk, scheme=scheme), {})
     assert (seen.checkpoint, seen.refusal) == (Checkpoint(query_id="q", last_batch_id=3, epoch=7), None)
+    assert seen.places == (), "an offsets file that cannot be read is left to the start"
     assert {path: path.stat().st_mtime_ns for path in disk.root.rglob("*")} == before
 
 
@@ -271,6 +274,13 @@ def test_what_a_start_would_refuse_is_refused_with_its_words(disk: Disk, changed
     manifest = msgspec.structs.replace(manifest_of(SETTINGS), **changed)
     disk.write("start-7/trimtab.json", msgspec.json.encode(manifest))
     assert why in (checkpoint_seen(on(disk), {"trimtab.input": "b"}).refusal or "")
+
+
+def test_how_far_the_checkpoint_has_read_is_what_its_committed_batches_have_read(disk: Disk):
+    for number in (2, 3):
+        disk.write(f"start-7/offsets/{number}", b'v1\n{}\n{"trimtab.input":{"0":%d}}' % number)
+    seen = checkpoint_seen(on(disk), {})
+    assert seen.places == (Place("trimtab.input", 0, "trimtab.input", "2"),)
 
 
 def test_what_is_no_checkpoint_or_damaged_is_refused_and_what_is_elsewhere_is_not_looked_at(disk: Disk):

@@ -20,9 +20,9 @@ from state.memory import Header, encode_header
 from state.store import DictStore
 from streaming.contract.encode import SKIPPED_TYPE, Origin, RefusedRecord, SkippedRange, encode_skipped
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.spark.checkpoint import decode_progress
 from streaming.spark.decider import in_source_order
 from streaming.spark.operator import pack, unpack
+from streaming.transport.checkpoint import decode_progress
 from streaming.transport.intake import Intake, Record
 from streaming.transport.side import Place, is_past
 from tests.streaming.events import (
@@ -298,7 +298,7 @@ def test_offsets_are_read_as_spark_writes_them():
         Place("persistent://t/n/control", 0, "persistent://t/n/control", "9:3"),
     ]
     assert (decode_progress(KAFKA).planned_ms, decode_progress(PULSAR).planned_ms) == (1, 0)
-    assert decode_progress(b"v1\n{}\n-\n-").places == [], "sources that have not begun"
+    assert decode_progress(b"v1\n{}\n-\n-").places == decode_progress(None).places == [], "nothing has begun"
 
 
 @pytest.mark.parametrize("torn", [b"", b"v1", b"v1\n{", b'v1\n{}\n{"in":{"0":', b"\xff\xfe"])
