@@ -43,7 +43,10 @@ def config_command(
         )
     found = in_force(loaded, cluster=cluster)
     if changed:
-        found = differing(found)
+        differs = list(differing(found))
+        if not differs:
+            click.echo("nothing differs from the defaults", err=True)
+        found = iter(differs)
     if form == "yaml":
         click.echo(to_yaml(json.loads(render_json(found))), nl=False)
     else:

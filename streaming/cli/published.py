@@ -15,14 +15,14 @@ from typing import TypeVar
 import click
 import msgspec
 
-from policies.wording import counted
+from policies.wording import counted, time_text
 from state.outputs import RoundSummary
 from state.outputs.actions import ROUND_TYPE
 from streaming.cli.options import TIME_HELP, Start, cluster_option, settings_options, with_options
 from streaming.cli.output import format_option, to_yaml
 from streaming.contract import beat as beats
 from streaming.contract.beat import Beat
-from streaming.contract.encode import REJECTED_TYPE, RejectedData
+from streaming.contract.encode import REJECTED_TYPE, SKIPPED_TYPE, RejectedData, SkippedData
 from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
 from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused
@@ -86,6 +86,7 @@ class _RoundNumber(msgspec.Struct, frozen=True):
 
 _numbers = msgspec.json.Decoder(ReadEnvelope[_RoundNumber])
 _rounds = msgspec.json.Decoder(Round)
+_skipped = msgspec.json.Decoder(ReadEnvelope[SkippedData])
 _rejected = msgspec.json.Decoder(Rejected)
 
 
@@ -107,6 +108,18 @@ def _read(value: bytes, type_: str, decoder: msgspec.json.Decoder[Found]) -> Fou
     except msgspec.MsgspecError as error:
         raise UnreadableEvent(f"not a {type_}: {error}; it may be from another version of trimtab") from error
     raise UnreadableEvent(f"{head.type} is not a {type_}")
+
+
+def skipped_text(value: bytes) -> str | None:
+    """What a controller skipped of its input, in one line; None for any other record."""
+    try:
+        event = _skipped.decode(value)
+    except msgspec.MsgspecError:
+        return None
+    if event.type != SKIPPED_TYPE:
+        return None
+    name, ranges = event.source.rpartition("/")[2], "; ".join(map(str, event.data.ranges))
+    return f"{time_text(event.time)} controller {name} skipped lost input: {ranges}\n"
 
 
 def is_round_of(value: bytes, *, cluster: str, number: int) -> bool:
@@ -360,9 +373,15 @@ def print_topic(
     records = records_of(settings, topic, "earliest" if is_newest else begin, follow=not no_follow)
     mine = (record for record in records if cluster is None or record.key == cluster.encode())
     lines = _lines(mine, topic, text_of, form)
+    is_empty = True
     with nullcontext() if no_follow else watched():
         for _, line, is_error in _newest_lines(lines) if is_newest else lines:
             click.echo(line, nl=False, err=is_error)
+            is_empty = False
+    if is_empty and no_follow:
+        whose = "" if cluster is None else f" of {cluster}"
+        since = "" if is_newest or begin == "earliest" else ", since then"
+        click.echo(f"no record{whose} on {topic}{since}", err=True)
 
 
 Line = tuple[int, str, bool]

@@ -18,6 +18,7 @@ from streaming.cli.output import table_lines, text_of, value_text
 from streaming.cli.published import (
     LOOK_BACK_S,
     Newest,
+    Remark,
     Round,
     as_published_option,
     is_round_of,
@@ -26,6 +27,7 @@ from streaming.cli.published import (
     records_of,
     render_published,
     rounds_in,
+    skipped_text,
     stranger_hint,
     tail_options,
 )
@@ -101,13 +103,17 @@ def rounds_command() -> None:
 @rounds_command.command("tail", epilog=example("trimtab rounds tail --cluster east-1 --from 2h"))
 @tail_options
 def tail_command(settings: Settings, **options: Any) -> None:
-    """Print a line for each round as it closes; Ctrl-C ends it."""
-    print_topic(
-        settings.topics.audit,
-        lambda record: tail_round_text(read_round(record.value or b"").data),
-        settings=settings,
-        **options,
-    )
+    """Print a line for each round as it closes; Ctrl-C ends it.
+
+    The table also shows what `trimtab run --skip-lost` skipped.
+    """
+
+    def line_of(record: TopicRecord) -> str:
+        value = record.value or b""
+        skipped = skipped_text(value)
+        return tail_round_text(read_round(value).data) if skipped is None else Remark(skipped)
+
+    print_topic(settings.topics.audit, line_of, settings=settings, **options)
 
 
 @rounds_command.command(

@@ -109,7 +109,7 @@ class OutputLog:
         said = list(_set_by_control(data) if before is None else _changes(before, now))
         if said:
             since = "" if before is None else " from now on"
-            who = "" if data.control is None else f" ({data.control.who}: {data.control.why})"
+            who = "" if data.control is None else f". Last change by {data.control.who}: {data.control.why}"
             text = "%s, round %d: in force%s: %s%s"
             _OUTPUTS_LOG.info(text, data.cluster, data.round, since, ", ".join(said), who, extra=about)
 

@@ -39,7 +39,7 @@ _KIND_CHARS = 200
 @dataclass(slots=True)
 class _Window:
     began_s: float
-    first: logging.LogRecord
+    newest: logging.LogRecord
     repeats: int = 0
 
 
@@ -56,6 +56,7 @@ class RateLimit:
         kind = _kind_of(record)
         if (window := self._windows.get(kind)) is not None:
             window.repeats += 1
+            window.newest = record
             return False
         self._windows[kind] = _Window(now_s, record)
         if len(self._windows) > _KINDS_MAX:
@@ -65,10 +66,10 @@ class RateLimit:
     def repeated(self, now_s: float) -> list[logging.LogRecord]:
         """A record for each kind that was repeated in the minute that is over, saying how often; a kind that was not is forgotten."""
         over = [kind for kind, window in self._windows.items() if now_s - window.began_s >= _WINDOW_S]
-        ended = [self._windows.pop(kind) for kind in over]
-        counted = [(window.first, _count(window, now_s)) for window in ended if window.repeats]
-        self._windows |= {_kind_of(first): _Window(now_s, first) for first, _ in counted}
-        return [count for _, count in counted]
+        ended = {kind: self._windows.pop(kind) for kind in over}
+        counted = {kind: window for kind, window in ended.items() if window.repeats}
+        self._windows |= {kind: _Window(now_s, window.newest) for kind, window in counted.items()}
+        return [_count(window, now_s) for window in counted.values()]
 
 
 def _kind_of(record: logging.LogRecord) -> tuple[str, int, str, str]:
@@ -78,10 +79,11 @@ def _kind_of(record: logging.LogRecord) -> tuple[str, int, str, str]:
 
 
 def _count(window: _Window, now_s: float) -> logging.LogRecord:
-    first, times = window.first, "time" if window.repeats == 1 else "times"
-    message = first.getMessage().partition("\n")[0]
+    """It has the newest line's text: the first one's numbers are old by now."""
+    newest, times = window.newest, "time" if window.repeats == 1 else "times"
+    message = newest.getMessage().partition("\n")[0]
     text = f"the same {window.repeats} {times} more in {now_s - window.began_s:.0f} s: {message}"
-    return logging.LogRecord(first.name, first.levelno, first.pathname, first.lineno, text, (), None)
+    return logging.LogRecord(newest.name, newest.levelno, newest.pathname, newest.lineno, text, (), None)
 
 
 class LimitedHandler(logging.StreamHandler):  # type: ignore[type-arg]

@@ -167,12 +167,12 @@ def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[SourcedV
 
 
 def differing(settings: Iterator[SourcedValue]) -> Iterator[SourcedValue]:
-    """Those that are not the defaults."""
+    """Those that are not the defaults; where a name is free, those that were written."""
     defaults = _defaults()
     return (
         setting
         for setting in settings
-        if setting.key not in defaults or setting.value != defaults[setting.key]
+        if (setting.value != defaults[setting.key] if setting.key in defaults else setting.source != DEFAULT)
     )
 
 

@@ -70,11 +70,11 @@ def test_a_change_of_what_is_in_force_is_a_line_with_who_and_why(caplog: pytest.
         log.log(decode(json.dumps(SUMMARY | {"data": data}).encode()), now_s=0.0)
     first = f"lab, round {data['round']}: in force from now on: "
     assert [record.getMessage() for record in caplog.records] == [
-        f"{first}paused (ann: the sale)",
-        f"{first}mode dry-run, was act, policy other, was {SUMMARY['data']['policy']} (ann: the sale)",
+        f"{first}paused. Last change by ann: the sale",
+        f"{first}mode dry-run, was act, policy other, was {SUMMARY['data']['policy']}. Last change by ann: the sale",
         (
             f"{first}no pause, pulsar.guards.bundle_cooldown_s = 1800 (the default), was 9, "
-            "pulsar.guards.max_unloads_per_round_count = 7, was 20, or more for the fleet planner (the default) (ann: the sale)"
+            "pulsar.guards.max_unloads_per_round_count = 7, was 20, or more for the fleet planner (the default). Last change by ann: the sale"
         ),
     ]
     caplog.clear()
@@ -104,7 +104,7 @@ def test_what_was_long_in_force_is_said_once_after_a_start_and_not_as_news(caplo
     (record,) = caplog.records
     assert record.getMessage() == (
         f"lab, round {SUMMARY['data']['round']}: in force: mode act, paused, "
-        "pulsar.guards.bundle_cooldown_s = 9 (ann: the sale)"
+        "pulsar.guards.bundle_cooldown_s = 9. Last change by ann: the sale"
     )
 
 
@@ -130,11 +130,13 @@ def test_of_warnings_that_differ_in_numbers_the_first_is_told_and_the_rest_count
     assert limit.admits(warning("node 7 does not answer", name="other"), 10)
     assert limit.repeated(59) == []
     (count,) = limit.repeated(60)
-    assert count.getMessage() == "the same 99 times more in 60 s: node 0 does not answer"
+    assert count.getMessage() == "the same 99 times more in 60 s: node 99 does not answer", (
+        "numbers of now, not of then"
+    )
     assert (count.name, count.levelno) == ("kafka.net", logging.WARNING)
     assert not limit.admits(warning("node 7 does not answer"), 61), "it lasts: a line a minute is enough"
     assert [each.getMessage() for each in limit.repeated(120)] == [
-        "the same 1 time more in 60 s: node 0 does not answer"
+        "the same 1 time more in 60 s: node 7 does not answer"
     ]
     assert limit.repeated(180) == []
     assert limit.admits(warning("node 7 does not answer"), 181), "it was over, and begins anew"

@@ -33,7 +33,7 @@ from streaming.cli.rounds import (
     examined_remedy_of,
     newest_about,
 )
-from streaming.contract.encode import encode_leader
+from streaming.contract.encode import SkippedRange, encode_leader, encode_skipped
 from streaming.process.exits import NOT_FOUND, REFUSED, Refused
 from streaming.transport.side import TopicRecord
 from tests.streaming.golden import folders, messages
@@ -300,7 +300,28 @@ def test_people_are_told_who_leads_and_programs_get_actions_alone(monkeypatch: p
     assert [json.loads(line) for line in piped.stdout.splitlines()] == [ACTION]
 
 
-@pytest.mark.parametrize("count", [0, 3, TAIL_COUNT, TAIL_COUNT + 2])
+def test_a_tail_of_rounds_says_what_a_start_skipped_and_programs_get_rounds_alone(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    gap = SkippedRange(topic="in", partition=0, read_until="5", goes_on_from="9", records_count=4)
+    values = [encode_skipped([gap], name="main", time_ms=0), json.dumps(SUMMARY).encode()]
+    shown = run(monkeypatch, values, "rounds", "tail", "--no-follow")
+    told = "controller main skipped lost input: in, partition 0: 4 records after 5, reading goes on from 9"
+    assert (shown.stdout.splitlines()[0], shown.stderr) == (f"1970-01-01T00:00:00Z {told}", "")
+    piped = run(monkeypatch, values, "rounds", "tail", "--no-follow", "-o", "json")
+    assert [json.loads(line) for line in piped.stdout.splitlines()] == [SUMMARY]
+
+
+@pytest.mark.parametrize("kind", ["rounds", "actions", "rejected"])
+def test_a_tail_that_does_not_wait_says_that_it_found_nothing(monkeypatch: pytest.MonkeyPatch, kind: str):
+    done = run(monkeypatch, [], kind, "tail", "--no-follow")
+    assert (done.exit_code, done.stdout, done.stderr.startswith("no record on trimtab.")) == (0, "", True)
+    done = run(monkeypatch, [], kind, "tail", "--from", "1h", "--no-follow", "--cluster", "east-1")
+    assert "no record of east-1 on trimtab." in done.stderr
+    assert done.stderr.endswith(", since then\n")
+
+
+@pytest.mark.parametrize("count", [1, 3, TAIL_COUNT, TAIL_COUNT + 2])
 def test_a_tail_that_does_not_wait_shows_the_newest_and_how_many_are_earlier(
     monkeypatch: pytest.MonkeyPatch, count: int
 ):
