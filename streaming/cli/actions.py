@@ -27,7 +27,7 @@ from streaming.cli.published import (
     records_of,
     tail_options,
 )
-from streaming.cli.summaries import all_names, circumstances_lines, looked_at_lines
+from streaming.cli.summaries import all_names, circumstances_lines, evidence_text, looked_at_lines
 from streaming.contract.encode import LEADER_TYPE, LeaderData
 from streaming.contract.envelope import ReadEnvelope, read_envelope
 from streaming.process.exits import NotFound, WrongUse
@@ -161,16 +161,20 @@ def list_command(settings: Settings, cluster: str | None, form: str, *, pending:
         click.echo(f"waits for approval: {proposal_text(*each)}")
     for name, row in flying:
         click.echo(f"in flight: {row.id} {name}: {row.kind} {row.target}, until {time_text(row.expires_at)}")
+    pretends = [] if pending else [event for event in rounds if event.data.mode == "dry-run"]
     if not waiting and not flying:
-        click.echo("nothing waits for approval" + ("" if pending else " or is in flight"))
-    for event in () if pending else rounds:
-        if event.data.mode == "dry-run":
-            moved = event.data.shadow.count if event.data.shadow else 0
-            click.echo(
-                f"{event.cluster}: dry-run, its actions are only pretended and none is listed here"
-                + (f"; {counted(moved, 'bundle')} count as moved" if moved else "")
-                + f": see `trimtab actions tail --dry-run --no-follow --cluster {event.cluster}`"
-            )
+        is_all = pending or len(pretends) == len(rounds)
+        click.echo("nothing waits for approval" + ("" if is_all else " or is in flight"))
+    for event in pretends:
+        left = event.data.upkeep.left.outcomes if event.data.upkeep else {}
+        flown = event.data.candidates.outcomes.get("in-flight", 0) + left.get("in-flight", 0)
+        moved = event.data.shadow.count if event.data.shadow else 0
+        click.echo(
+            f"{event.cluster}: dry-run, its actions are only pretended and none is listed here"
+            + (f"; bundles with such an action in flight: {flown}" if flown else "")
+            + (f"; {counted(moved, 'bundle')} count as moved" if moved else "")
+            + f": see `trimtab actions tail --dry-run --no-follow --cluster {event.cluster}`"
+        )
 
 
 @actions_command.command(
@@ -282,7 +286,7 @@ def why_text(action: Action, summary: RoundSummary | None, *, missing: str) -> s
         f"id        {action.id}",
         "",
         "Evidence",
-        *table_lines([(name, value_text(value)) for name, value in sorted(data.evidence.items())]),
+        *table_lines([(name, evidence_text(name, value)) for name, value in sorted(data.evidence.items())]),
         *_sides(action, summary),
     ]
     if summary is None:

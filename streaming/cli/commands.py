@@ -17,8 +17,8 @@ _EPILOG = """
 Exit codes: 0 done · 1 unforeseen failure · 2 wrong options or settings
             3 the plan would never end
             4 another controller of this name took over
-            5 the cluster, its topics or the checkpoint do not allow a start,
-              or doctor found a problem
+            5 what trimtab works with does not allow it: brokers, topics,
+              checkpoint, a disk, a port; or doctor found a problem
             6 the brokers or the checkpoint's store did not answer in time
             7 the event was written, but nothing obeyed it before --wait ended,
               or it could not be carried out

@@ -114,9 +114,24 @@ def record_command(
                 count = _record_to_folder(settings, begin, Path(file), sizes, stop, until_now=until_now)
     except FileExistsError as error:
         raise WrongUse(f"{file} exists: give a new file, a recording is never overwritten") from error
-    except OSError as error:
+    except _NOT_THIS_PATH as error:
         raise WrongUse(f"{file} cannot be written: {words_of(error)}") from error
+    except OSError as error:
+        raise Refused(f"{file} cannot be written: {words_of(error)}. {_left_at(Path(file))}") from error
     click.echo(f"{counted(count, 'record')} written to {file}", err=True)
+
+
+_NOT_THIS_PATH = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
+"""The path is wrong; any other error is of the disk."""
+
+
+def _left_at(file: Path) -> str:
+    """What is left of a recording that could not be written on, and what to do."""
+    if file.is_dir():
+        return "Free space and run it again: it goes on where it ended"
+    if file.is_file():
+        return "What was written until then is left there, its last line may be cut: free space, and delete it or give a new file"
+    return "Give a place with more space"
 
 
 @contextmanager

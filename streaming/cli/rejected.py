@@ -24,7 +24,9 @@ from streaming.settings import Settings
 
 _HEAD_CHARACTERS = 2_000
 """Characters of a rejected record that are shown."""
-_STRANGER = "somebody else writes to this topic: find the sender, and give it a topic of its own"
+_STRANGER = (
+    "perhaps somebody else writes to this topic: find the sender, and mend it or give it a topic of its own"
+)
 _VALUES = "mend it at the sender: the broker or its collector"
 _INVENTED = "find the sender that makes up names, or repeats itself under new ids"
 _OVERLAY = "the overlay before it is still in force: send a valid one, `trimtab policy set` checks it"

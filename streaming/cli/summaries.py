@@ -162,8 +162,14 @@ def examined_text(row: ExaminedRow) -> str:
 
 
 def _examined_row(row: ExaminedRow) -> tuple[str, ...]:
-    numbers = (f"{name} {value_text(value)}" for name, value in row.evidence.items())
+    numbers = (f"{name} {evidence_text(name, value)}" for name, value in row.evidence.items())
     return (examined_text(row), row.detail, ", ".join(numbers))
+
+
+def evidence_text(name: str, value: object) -> str:
+    """A number of the evidence. A policy's arithmetic may make a need negative: then nothing has to move."""
+    is_no_need = name.startswith("to_move_") and isinstance(value, int | float) and value < 0
+    return value_text(0 if is_no_need else value)
 
 
 def _candidate_row(row: CandidateRow) -> tuple[str, ...]:

@@ -134,8 +134,12 @@ def _is_time(value: object) -> bool:
 
 def shorten(value: object) -> str:
     """A value for a message: null, true and false as JSON has them, and the beginning of what is long."""
-    is_word = value is None or isinstance(value, bool)
-    return json.dumps(value) if is_word else repr(value)[:SHOWN_CHARACTERS]
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    text = repr(value)
+    if len(text) <= SHOWN_CHARACTERS:
+        return text
+    return f"{text[:SHOWN_CHARACTERS]}…{text[-1] if isinstance(value, str) else ''}"
 
 
 def _describe_value(event: dict[str, Any], name: str) -> str:

@@ -249,6 +249,7 @@ class ActionLoop(ABC, Generic[ActionKind]):
         """
         self._heartbeat.give(_TAKEN_UP)
         if order.id in self._succeeded:
+            _LOG.info("%s had been done before", order)
             self._results.send(self._cluster, self._succeeded[order.id])
             return
         began_s = time.monotonic()
@@ -300,8 +301,8 @@ class ActionLoop(ABC, Generic[ActionKind]):
     def _report_done(self, order: Order[ActionKind], done: Done, *, took_s: float) -> None:
         elsewhere = order.kind == "unload" and done.outcome == "succeeded" and done.reason is not None
         self.metrics.observe_attempt(order.kind, done.outcome, took_s=took_s, landed_elsewhere=elsewhere)
-        why = f": {done.reason}" if done.reason else ""
-        _LOG.info("%s %s in %.1f s%s", order, done.outcome, took_s, why)
+        how = "had been done before" if done.was_done_before else f"{done.outcome} in {took_s:.1f} s"
+        _LOG.info("%s %s%s", order, how, f": {done.reason}" if done.reason else "")
         data = ActionResultData(
             outcome=done.outcome,
             reason=done.reason,

@@ -20,7 +20,7 @@ INFEASIBLE = 3
 FENCED = 4
 """Another controller of the same name has taken over; do not restart this one."""
 REFUSED = 5
-"""The cluster, its topics or the checkpoint are not as they must be; the message names the remedy."""
+"""What trimtab works with is not as it must be: the cluster, its topics, the checkpoint, a disk, a port; the message names the remedy."""
 UNREACHABLE = 6
 """Brokers, or the checkpoint's store, did not answer; a program that runs on waits ``controller.start_wait_s`` for them. Start it again."""
 NOT_ACKNOWLEDGED = 7
@@ -53,7 +53,7 @@ class WrongUse(_Exit):
 
 
 class Refused(_Exit):
-    """The cluster, its topics or the checkpoint do not allow what was asked for."""
+    """What trimtab works with does not allow what was asked for."""
 
     exit_code = REFUSED
 

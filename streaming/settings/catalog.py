@@ -22,6 +22,9 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 CLOSE_RATIO = 0.6
 """Similarity from which one name is suggested for another; difflib's own default, fit for names of 5-30 letters."""
 
+_ALIKE_COUNT = 5
+_NUMBER = re.compile(r"\d+")
+
 
 def dotted(path: Sequence[str]) -> str:
     """A path as TOML writes it, ``pulsar.capacity.brokers."b1:8080".bytes_per_s``."""
@@ -61,11 +64,19 @@ class SettingsError(ValueError):
 
 
 def suggest_nearest(name: str, known: Iterable[str], *, elsewhere: Iterable[str] = ()) -> str:
-    """A hint such as "did you mean": the closest of ``known``, else of the full keys ``elsewhere``, else all known."""
+    """A hint such as "did you mean": the closest of ``known``, else of the full keys ``elsewhere``, else all known.
+
+    Of names that differ from one another in a number only, such as brokers, none is nearer to another number.
+    """
     here = sorted(known)
     close = get_close_matches(name, here, n=1, cutoff=CLOSE_RATIO)
     if close:
-        return f"did you mean {close[0]}?"
+        alike = [each for each in here if _NUMBER.sub("#", each) == _NUMBER.sub("#", close[0])]
+        numbers = _NUMBER.findall(name)
+        if len(alike) == 1 or (numbers and numbers == _NUMBER.findall(close[0])[: len(numbers)]):
+            return f"did you mean {close[0]}?"
+        more = f" and {len(alike) - _ALIKE_COUNT} more" if len(alike) > _ALIKE_COUNT else ""
+        return f"known here: {', '.join(alike[:_ALIKE_COUNT])}{more}"
     by_leaf: dict[str, str] = {}
     for key in elsewhere:
         by_leaf.setdefault(key.rsplit(".", 1)[-1], key)

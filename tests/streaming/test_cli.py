@@ -296,8 +296,8 @@ def test_what_was_changed_is_shown_alone_whatever_else_the_file_repeats(tmp_path
 
 
 def test_of_a_target_only_what_was_written_is_a_change_and_no_change_is_said(tmp_path: Path):
-    (tmp_path / "trimtab.toml").write_text('[targets.east-1.kafka]\nbootstrap_servers = "b:9092"\n')
-    assert list(lines(config("--changed"))) == ["targets.east-1.kafka.bootstrap_servers"]
+    (tmp_path / "trimtab.toml").write_text('[targets.east-1.kafka]\nbootstrap = "b:9092"\n')
+    assert list(lines(config("--changed"))) == ["targets.east-1.kafka.bootstrap"]
     (tmp_path / "trimtab.toml").write_text("")
     done = config("--changed")
     assert (done.stdout, done.stderr) == ("", "nothing differs from the defaults\n")

@@ -26,12 +26,18 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("broken", ["commits_failing", "failing"])
-def test_a_batch_that_cannot_be_told_or_committed_is_polled_again(world: World, broken: str):
+def test_a_batch_that_cannot_be_told_or_committed_is_polled_again(
+    world: World, broken: str, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
     setattr(world.topic if broken == "commits_failing" else world.results, broken, 1)
     world.say("a1")
     with world.running():
         wait_for(lambda: world.topic.committed == 1)
     assert world.called == ["a1"], "taken up once more, from the topic, and not carried out again"
+    told = [each.getMessage() for each in caplog.records if "a1" in each.getMessage()]
+    assert [" succeeded in " in each for each in told] == [True, False]
+    assert told[1].endswith(" had been done before")
     assert world.results.written.count(world.results.written[0]) == len(world.results.written)
     assert world.results.written[0]["id"] == "result/a1"
     metric = world.loop.metrics.registry.get_sample_value

@@ -262,6 +262,8 @@ def test_a_broker_is_found_without_its_port_one_that_is_away_or_drained_too(type
     ("typed", "answer"),
     [
         ("brokr-1:8080", "did you mean broker-1:8080"),
+        ("broker-7", r"known here: broker-1:8080, broker-2:8080, broker-2:8081, broker-3:8080\)"),
+        ("brokers-", "known here: broker-1:8080, broker-2"),
         ("zzz", "known here: b9:1, broker-1:8080, .* add --force"),
         ("broker-2", "may be broker-2:8080 or broker-2:8081: give the port"),
     ],

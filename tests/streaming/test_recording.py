@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from click.testing import CliRunner
@@ -29,6 +29,7 @@ from streaming.controller.recording import (
     opened_for_recording,
 )
 from streaming.controller.replay import Replay
+from streaming.process.exits import REFUSED, WRONG_USE
 from streaming.settings import ClusterSettingsSource, load
 from streaming.settings.identity import AcceptedClusters, identity_of
 from streaming.settings.load import compose
@@ -238,6 +239,29 @@ def test_partitions_are_merged_by_append_time_with_control_first_and_each_in_its
         (True, 0, 60),
         (False, 0, 55),
     ]
+
+
+def test_a_full_disk_is_no_wrong_option_and_what_is_left_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    side = SimpleNamespace(
+        full_name=lambda topic: topic,
+        reader=lambda _, *, partition, **__: Log(partition, [1], partitions_count=1),
+    )
+    monkeypatch.setattr("streaming.controller.recorder.input_side", lambda _: side)
+
+    def full(file: str) -> BinaryIO:
+        Path(file).write_bytes(b"half a li")
+        return Path("/dev/full").open("wb")
+
+    monkeypatch.setattr("streaming.cli.recordings.opened_for_recording", full)
+    file = tmp_path / "a.ndjson"
+    done = CliRunner().invoke(main, ["record", "--until-now", str(file)])
+    assert done.exit_code == REFUSED, done.output
+    assert f"{file} cannot be written: No space left on device" in done.stderr
+    assert "delete it or give a new file" in done.stderr
+    beyond = CliRunner().invoke(main, ["record", "--until-now", str(tmp_path / "no" / "a.ndjson")])
+    assert beyond.exit_code == WRONG_USE, "a wrong path is a wrong option"
 
 
 NOW_MS = 1_700_000_000_000

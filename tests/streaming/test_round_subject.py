@@ -378,9 +378,9 @@ PRETENDED = " (as if the dry-run had moved 2 bundles): 2 in-flight"
         (
             ["actions", "list"],
             [
-                "nothing waits for approval or is in flight",
+                "nothing waits for approval",
                 (
-                    "lab: dry-run, its actions are only pretended and none is listed here; 2 bundles count as moved: "
+                    "lab: dry-run, its actions are only pretended and none is listed here; bundles with such an action in flight: 2; 2 bundles count as moved: "
                     "see `trimtab actions tail --dry-run --no-follow --cluster lab`"
                 ),
             ],

@@ -411,7 +411,7 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
     judged = JudgedRow(
         id="a0", kind="unload", bundle="t/n/b", outcome="good", brokers={}, before={}, expected={}, seen={}
     )
-    pair = msgspec.structs.replace(PAIR, evidence={"difference_points": 31.25, "needed_hit_count": 8})
+    pair = msgspec.structs.replace(PAIR, evidence={"needed_hit_count": 8, "to_move_bytes_per_s": -3.5})
     text = round_text(
         round_event(
             ROUND,
@@ -424,7 +424,7 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
     )
     assert text.startswith("round 7 of east-1 (pulsar), 1970-01-01T00:07:00Z to 1970-01-01T00:08:00Z\n")
     for expected in (
-        "  b1 with b2  hit-count 3/8  difference_points 31.2, needed_hit_count 8\n",
+        "  b1 with b2  hit-count 3/8  needed_hit_count 8, to_move_bytes_per_s 0\n",
         "Bundles of the brokers that fired: 2 acted, 5 cooldown\n  and 7 more, counted above\n",
         "Earlier actions that were judged: 1 shown\n  unload t/n/b  good  a0\n",
         "  hot-partition  t/n/orders  add partitions\n",
@@ -486,7 +486,7 @@ def rejected(head: bytes, **fields: Any) -> Rejected:
 def test_a_rejected_record_is_told_with_its_place_reason_and_beginning():
     event = rejected(b"\xffno json")
     assert place_of(event) == "in/2@17"
-    remedy = "→ somebody else writes to this topic: find the sender, and give it a topic of its own\n"
+    remedy = "→ perhaps somebody else writes to this topic: find the sender, and mend it or give it a topic of its own\n"
     assert tail_rejected_text(event) == f"at an unknown time east-1 in/2@17 not-json: it is no JSON {remedy}"
     assert rejected_text(event).startswith(f"in/2@17\nit is no JSON\n{remedy}\n  reason   not-json\n")
     assert rejected_text(event).endswith("It begins with\n\n\\xffno json\n")

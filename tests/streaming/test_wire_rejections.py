@@ -98,6 +98,7 @@ ENVELOPES: list[tuple[str, bytes, RejectReason, str]] = [
     ("a slash in the cluster", report(cluster="a/b"), "invalid-cluster", "cluster is 'a/b'"),
     ("a newline after the cluster", report(cluster=CLUSTER + "\n"), "invalid-cluster", "east-1\\n'"),
     ("letters beyond ASCII in the cluster", report(cluster="où"), "invalid-cluster", "cluster is 'où'"),
+    ("a name that is cut says so", report(cluster="a" * 5000), "invalid-cluster", "aaa…', expected 1 to 100"),
     ("a cluster of 101 characters", report(cluster="a" * 101), "invalid-cluster", "expected 1 to 100"),
     ("another cluster than the key's", report(cluster="west-1"), "cluster-mismatch", "key is 'east-1', its cluster 'west-1'"),
     ("another cluster, and more wrong", report(cluster="west-1", subject=""), "cluster-mismatch", "'west-1'"),
