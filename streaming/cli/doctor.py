@@ -108,8 +108,10 @@ def _topics(facts: Facts) -> Iterator[Finding]:
             yield _not_checked(seen.why, about=name)
             continue
         found = [_problem("the topic is missing", about=topic) for topic in seen.missing]
-        text = "the topic is missing, which only `status`, standbys or `execute kafka` need"
-        found += [_warning(text, about=topic) for topic in seen.missing_optional]
+        for topic in seen.missing_optional:
+            is_executors = topic.endswith(facts.settings.topics.executor_kafka)
+            needed = "`execute kafka` needs" if is_executors else "`status` and standbys need"
+            found.append(_warning(f"the topic is missing, which only {needed}", about=topic))
         for each in (*seen.differences, *seen.unwell):
             say = _warning if each.tolerable else _problem
             text = f"{each.setting} is {each.found}, expected {each.expected}"
@@ -243,10 +245,11 @@ def _leader(facts: Facts) -> Iterator[Finding]:
     leaders, standing = ([each for each in running if each.role == role] for role in ("leader", "standby"))
     if not leaders:
         last = min(own, key=lambda each: each.age_s, default=None)
-        heard = "no beat of it in the last hour"
-        if last is not None:
+        if last is None:
+            yield _problem(f"no controller {name} runs: no beat of it in the last hour", _START)
+        else:
             heard = f"its last beat was {age_text(last.age_s)}, from {last.beat.instance}"
-        yield _problem(f"no controller {name} runs: {heard}")
+            yield _problem(f"no controller {name} runs: {heard}")
     elif len(leaders) == 1:
         text = f"{leaders[0].instance} runs, epoch {leaders[0].epoch}, batch {_number(leaders[0].batch)}"
         fault = leaders[0].problem
@@ -365,7 +368,8 @@ _BRING_BACK = (
     "Bring it back as it was, at once: the controller ends within a minute, and does not start without it"
 )
 _LOOK_THERE = "Run trimtab doctor where the controller runs, in its directory and with its settings"
-_START = "Start it: trimtab run. Its exit code and log say why it ended (docs/operations.md, Exit codes)"
+_START = "Start it: trimtab run"
+_START_AGAIN = f"{_START}. Its exit code and log say why it ended (docs/operations.md, Exit codes)"
 _FAILING = "Remove the cause that it names: it goes on by itself, and nothing is lost"
 _STALLED = "See the other checks, the collector's log, and docs/runbooks/not-deciding.md"
 _LETTERS = "Run: trimtab rejected tail --from earliest --no-follow"
@@ -376,7 +380,7 @@ CHECKS = (
     Check("topics", "Are they as they must be, and served?", "Run: trimtab topics create", _topics),
     Check("clocks", "Do all of them agree?", "Keep all clocks by NTP: timedatectl status", _clocks),
     Check("checkpoint", "Would a start go on with it, the marker and the epochs?", _REFUSED, _checkpoint),
-    Check("leader", "Which process leads, and which stand by?", _START, _leader),
+    Check("leader", "Which process leads, and which stand by?", _START_AGAIN, _leader),
     Check("lag", "How old are the newest report and the newest rounds?", _STALLED, _lag),
     Check("rejected", "What could not be used in the last hour?", _LETTERS, _rejected),
     Check("executors", "Does somebody carry the actions out?", _NOBODY, _executors),

@@ -31,7 +31,7 @@ from streaming.contract.encode import SkippedRange
 from streaming.process.deadline import within
 from streaming.process.exits import Refused, WrongUse, words_of
 from streaming.settings import Settings
-from streaming.systems import input_side
+from streaming.systems import input_side, output_side
 from streaming.transport import checkpoint as checkpoints
 from streaming.transport.checkpoint import Start, newest_start, place_of
 from streaming.transport.errors import CheckpointError, CheckpointMismatch, NoAnswer, PublishError, StartError
@@ -185,6 +185,9 @@ def attempt(call: Callable[[], Value], *, what: str, limit_s: float) -> Value | 
 def _marker(settings: Settings) -> Marker | None:
     from streaming.systems import publisher_of  # noqa: PLC0415  loads brokers' clients
 
+    # a missing topic is refused at once here, while Kafka's publisher waits for it
+    with output_side(settings).reader(settings.topics.commits, begin="latest"):
+        pass
     with publisher_of(settings) as publisher:
         return publisher.read_marker()
 

@@ -70,8 +70,8 @@ def _explain_errors(link: KafkaLink, topic: str, operation: Operation) -> Iterat
         if denied_resource(error) == "topic":
             raise Refused(describe_missing(link, "topic", topic, [operation])) from error
         raise Refused(
-            f"{describe_unanswered(link.bootstrap, error)} Check that {link.section}.url is "
-            f"right, that the brokers are up, and [{link.section}.security]."
+            f"{describe_unanswered(link.bootstrap, error)} Check that the address is "
+            f"right ({link.section}.url), that the brokers are up, and [{link.section}.security]."
         ) from error
 
 

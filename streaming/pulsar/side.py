@@ -57,7 +57,7 @@ def explain_errors(link: PulsarLink, topic: str, action: AuthAction) -> Iterator
         if is_denied(error):
             raise Refused(f"[{section}.pulsar]: {explain_denied(error, topic, action)}") from error
         raise Refused(
-            f"Pulsar at {link.service_url} does not answer as expected: {words_of(error)}. Check that {section}.url is right, "
+            f"Pulsar at {link.service_url} does not answer as expected: {words_of(error)}. Check that the address is right ({section}.url), "
             f"that the brokers are up, and [{section}.pulsar]."
         ) from error
 
@@ -237,7 +237,9 @@ def open_events(link: PulsarLink, topic: str, *, max_record_bytes: int = 0) -> "
     try:
         require_answer(link.service_url)
     except pulsar.ConnectError as error:
-        raise PublishError(f"no broker of Pulsar answers: {error}. Check {link.section}.url") from error
+        raise PublishError(
+            f"no broker of Pulsar answers: {error}. Check the address ({link.section}.url)"
+        ) from error
     return PulsarEvents(link, topic, max_record_bytes=max_record_bytes)
 
 

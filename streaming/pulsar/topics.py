@@ -214,7 +214,7 @@ def differences_of(admin: PulsarAdmin, spec: PulsarTopicSpec, partitions: int) -
             topic=spec.name,
             setting="deduplication",
             found="off",
-            expected="on, because actions would be published twice after a crash",
+            expected="on, because records would be published twice after a crash",
             remedy="Run: trimtab topics create; or for the whole namespace: pulsar-admin namespaces "
             f"set-deduplication {spec.name.removeprefix('persistent://').rpartition('/')[0]} --enable",
         )

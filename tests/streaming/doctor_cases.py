@@ -160,7 +160,7 @@ PROBLEMS: list[tuple[str, dict[str, Any], str, str]] = [
         "leader",
         {"processes": [process(age_s=600.0)]},
         "its last beat was 10 min ago, from a:1",
-        "trimtab run",
+        "say why it ended",
     ),
     ("leader", {"processes": [process(**STANDBY)]}, "no controller trimtab runs", "trimtab run"),
     (
@@ -192,7 +192,13 @@ WARNINGS: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "topics",
         topics(missing_optional=("trimtab.beats",)),
-        "which only `status`, standbys or `execute kafka` need",
+        "which only `status` and standbys need",
+        "trimtab topics create",
+    ),
+    (
+        "topics",
+        topics(missing_optional=(Settings().topics.executor_kafka,)),
+        "which only `execute kafka` needs",
         "trimtab topics create",
     ),
     ("topics", topics(differences=(difference(tolerable=True),)), CLEANUP, "Run: kafka-configs.sh …"),

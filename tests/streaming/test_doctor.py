@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -88,6 +89,25 @@ def test_what_is_not_seen_from_here_is_not_checked_and_nothing_about_it_says_sta
     assert "--" not in f"{found.finding} {found.remedy}"
 
 
+def test_of_a_controller_that_never_beat_it_is_not_said_why_it_ended():
+    assert wrong("leader", processes=[]).remedy == "Start it: trimtab run"
+
+
+def test_the_marker_on_a_topic_that_is_missing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):
+    def reader(topic: str, **_: Any) -> None:
+        raise Refused(f"there is no topic {topic}")
+
+    monkeypatch.setattr("streaming.systems.addresses_of", lambda _: [])
+    monkeypatch.setattr("streaming.systems.input_ids", lambda _: {})
+    monkeypatch.setattr("streaming.systems.publisher_of", lambda _: pytest.fail("it waits"))
+    monkeypatch.setattr(facts, "output_side", lambda _: SimpleNamespace(reader=reader))
+    for name in ("_processes", "_rounds", "_input", "_rejected"):
+        monkeypatch.setattr(facts, name, lambda *_: None)
+    marker = facts.gather_facts(SETTINGS).marker
+    assert isinstance(marker, Missed)
+    assert marker.why == "there is no topic trimtab.commits"
+
+
 def test_where_nobody_knows_where_the_controller_ran_a_missing_checkpoint_is_not_checked():
     found = wrong("checkpoint", **{**ENDED, "processes": [], "checkpoint": NO_CHECKPOINT})
     assert (found.outcome, "nobody knows where" in found.finding) == ("not checked", True)
@@ -162,7 +182,7 @@ def test_the_page_has_the_worst_first_and_what_to_do_below():
     lines = report_text(found).splitlines()
     assert lines[0].startswith("1 problem, 1 warning, ")
     assert lines[1].startswith("  problem  leader ")
-    assert lines[2].strip().startswith("→ Start it: trimtab run.")
+    assert lines[2].strip() == "→ Start it: trimtab run"
     assert lines[3].startswith("  warning  rejected ")
     assert lines[4].strip().startswith("→ Run: trimtab rejected tail")
     assert all(line.startswith("  ok ") for line in lines[5:])
