@@ -14,7 +14,6 @@ with one it raises ``KafkaTimeoutError`` and leaves the thread that sends them r
 """
 
 import logging
-import re
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -38,13 +37,12 @@ from kafka.net.selector import NetworkSelector
 
 from streaming.kafka.link import KafkaLink, Operation, Resource, describe_hidden_topic, describe_missing
 from streaming.process.deadline import Deadline, within
-from streaming.process.exits import words_of
+from streaming.process.exits import split_name, words_of
 from streaming.process.logs import logs_stacks
 from streaming.transport.errors import NoAnswer
 from streaming.transport.reach import Protocol, faults_of
 
 _LOG = logging.getLogger(__name__)
-_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 REACH_TIMEOUT_MS = 8_000
 """How long at most until some broker has answered: a command says within about 10 s that there is none at its address."""
 _REQUEST_TIMEOUT_S = 10.0
@@ -54,6 +52,7 @@ _BETWEEN_METADATA_MS = 10
 _CONNECTION = logging.getLogger("kafka.net.connection")
 _OF_CONNECTIONS = ("kafka.cluster", "kafka.net.inet", "kafka.net.manager", "kafka.net.transport")
 """Loggers that repeat what is said of a connection, and of its error."""
+_OF_PRODUCERS = ("kafka.producer.kafka", "kafka.producer.sender")
 _LOST = "%s: Connection lost: %s"
 _OTHER_NODES = ("bootstrap", "coordinator")
 """Nodes that are no brokers of their own: the search for a first broker, and a second connection to one."""
@@ -82,6 +81,8 @@ def connect_quickly(**options: Any) -> KafkaNetClient:
     _SELECTOR.addFilter(_is_news)  # the same filter is added once
     _CONNECTION.addFilter(_name_broker)
     _BATCH.addFilter(_is_asked_for)
+    for name in _OF_PRODUCERS:
+        logging.getLogger(name).addFilter(_name_producer)
     for name in _OF_CONNECTIONS:
         logging.getLogger(name).addFilter(_is_asked_for)
     network = NetworkSelector(**options)
@@ -89,6 +90,13 @@ def connect_quickly(**options: Any) -> KafkaNetClient:
     client.cluster.config["retry_backoff_ms"] = _BETWEEN_METADATA_MS
     client.cluster.config["allow_auto_create_topics"] = False
     return client
+
+
+def _name_producer(record: logging.LogRecord) -> bool:
+    """The line then begins with what it is about, not with the client's own name for its producer."""
+    if str(record.msg).startswith("%s: ") and isinstance(record.args, tuple):
+        record.args = ("Kafka's producer", *record.args[1:])
+    return True
 
 
 def _is_asked_for(_: logging.LogRecord) -> bool:
@@ -262,11 +270,9 @@ def describe_error(error: BaseException) -> str:
         return f"broker {said} is not known to the client yet"
     if isinstance(error, NodeNotReadyError):
         return f"broker {said} cannot be reached now" if said.isdigit() else "no broker can be reached now"
-    return (
-        said
-        if said not in {"", "None"}
-        else _CAPITAL.sub(" ", kind.removeprefix("Kafka").removesuffix("Error")).lower()
-    )
+    if said in {"", "None"}:
+        said = split_name(kind.removeprefix("Kafka").removesuffix("Error"))
+    return "no answer in time" if said == "timeout" else said
 
 
 def describe_missing_topic(link: KafkaLink, topic: str, operation: Operation) -> str:

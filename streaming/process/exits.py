@@ -1,6 +1,8 @@
 """Exit codes of ``trimtab``, and the errors that carry them to the command line."""
 
+import errno
 import logging
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,6 +92,17 @@ class SparkEnded(_Exit):
 
 _FOR_MACHINES = re.compile(r"\[(?:Errno|Error) -?\d+\] |\[(?:SSL|X509)\b[^\]]*\] | \(_ssl\.c:\d+\)")
 """Numbers of the operating system and of Kafka, and places in OpenSSL's source."""
+_CODE = re.compile(r"\b\d+ (E[A-Z]{3,})\b")
+"""How Kafka's client names an error of the operating system."""
+_CLASSES = re.compile(r"^(?:(?:[a-z]\w*\.)+[A-Z]\w*: )+(?=\S)")
+"""Classes of Java, each in front of the words of the one that it wraps."""
+_PULSARS = re.compile(r"\bPulsar error: (\w+)")
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def split_name(name: str) -> str:
+    """The words of an error's class, such as `broker metadata error`."""
+    return _CAPITAL.sub(" ", name).lower()
 
 
 def words_of(error: BaseException | str) -> str:
@@ -97,7 +110,14 @@ def words_of(error: BaseException | str) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "it is not text in UTF-8"
     said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return _FOR_MACHINES.sub("", said) or ("" if isinstance(error, str) else type(error).__name__)
+    for pattern, words in (
+        (_FOR_MACHINES, ""),
+        (_CODE, lambda match: os.strerror(getattr(errno, match[1], errno.EIO))),
+        (_CLASSES, ""),
+        (_PULSARS, lambda match: f"Pulsar says: {split_name(match[1])}"),
+    ):
+        said = pattern.sub(words, said)
+    return said or ("" if isinstance(error, str) else type(error).__name__)
 
 
 @contextmanager

@@ -110,6 +110,7 @@ def is_full_disk(text: str) -> bool:
 _EXPLANATIONS: Mapping[str, str] = {
     "Python worker failed to connect back": "this machine was too busy to start a Python process within the 10 s that Spark "
     "waits; if it happens again, give the controller more CPU",
+    "Timed out waiting for a node assignment": "no broker of Kafka answers",
 }
 """What Spark's words mean, where they do not say it."""
 

@@ -224,6 +224,10 @@ _STREAMING = "org.apache.spark.sql.execution.streaming."
 _KNOWN = (
     ("", "Failed to cancel job group"),  # at the stop of a query between two batches: it works on nothing
     (f"{_STREAMING}runtime.MicroBatchExecution", "Disabling AQE"),
+    (
+        "org.apache.spark.sql.execution.datasources.DataSourceManager",
+        "The data source ",
+    ),  # ours, at the second start of a process
     # What ends the query: the controller says it in a line, with its cause.
     (f"{_STREAMING}runtime.MicroBatchExecution", "Query "),
     (f"{_STREAMING}checkpointing.CheckpointFileManager", "Error cancelling write"),

@@ -132,6 +132,10 @@ def test_a_machine_too_busy_to_start_python_is_named_and_others_keep_their_words
         ),
         ([Cause("streaming.transport.errors.PublishError", "no producer at b:1")], "no producer at b:1"),
         ([Cause("ValueError", "")], "ValueError"),
+        (
+            [Cause("x.TimeoutException", "Timed out waiting for a node assignment. Call: listNodes")],
+            "no broker of Kafka answers",
+        ),
     ],
 )
 def test_a_failure_is_told_in_one_line_with_its_first_cause(causes: list[Cause], line: str):

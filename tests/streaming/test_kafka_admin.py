@@ -32,7 +32,7 @@ from streaming.settings import KafkaTarget, SecuritySettings, Settings
 from streaming.transport.errors import NoAnswer, StartError, Unreachable
 
 LINK = KafkaLink("b1:9092", "input", SecuritySettings())
-NO_ANSWER = r"Kafka at b1:9092 does not answer as expected: timeout\."
+NO_ANSWER = r"Kafka at b1:9092 does not answer as expected: no answer in time\."
 
 
 class Admin:
@@ -82,7 +82,7 @@ ASKERS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         Unreachable,
         f"{NO_ANSWER}.*Check that the address is right, that the brokers are up",
     ),
-    "ids": (lambda: topic_ids(LINK, ["a"]), NoAnswer, "timeout"),
+    "ids": (lambda: topic_ids(LINK, ["a"]), NoAnswer, "no answer in time"),
 }
 
 
@@ -212,6 +212,9 @@ def test_a_broker_that_is_lost_is_one_line_and_the_search_for_a_first_one_is_non
     assert [each.getMessage() for each in caplog.records] == [
         "there is no connection to Kafka's broker 1: 100% reset by peer"
     ]
+    caplog.clear()
+    logging.getLogger("kafka.producer.sender").error("%s: it fails: %s", "<Sender client_id=x>", error)
+    assert caplog.messages == [f"Kafka's producer: it fails: {error}"]
 
 
 def test_no_client_makes_a_topic_by_asking_for_it():

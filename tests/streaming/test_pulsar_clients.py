@@ -141,7 +141,7 @@ def link() -> PulsarLink:
 
 def test_brokers_that_do_not_answer_are_named_with_the_settings():
     with (
-        pytest.raises(Refused, match=r"pulsar://mq:6650 .*Check that input.url"),
+        pytest.raises(Refused, match=r"pulsar://mq:6650 .*Check that the address is right .input.url"),
         explain_errors(link(), TOPIC, "consume"),
     ):
         raise pulsar.ConnectError

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
+    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     NotLeaderForPartitionError,
@@ -253,7 +254,8 @@ NO_TOPIC = "there is no such topic (any more), or it has no leader: `trimtab doc
     ("error", "words"),
     [
         (KafkaTimeoutError("late"), "late"),
-        (KafkaTimeoutError(), "timeout"),
+        (KafkaTimeoutError(), "no answer in time"),
+        (KafkaConnectionError("111 ECONNREFUSED"), "Connection refused"),
         (NotLeaderForPartitionError(), "not leader for partition"),
         (KafkaTimeoutError("Failed to update metadata after 20.0 secs."), NO_TOPIC),
         (UnknownTopicOrPartitionError(), NO_TOPIC),

@@ -19,6 +19,11 @@ def entry(logger: str, text: str, level: str = "WARN") -> str:
     [
         ("org.x.Y", f"It failed:\n{STACK}", ["It failed: java.io.IOException: No space left on device"]),
         ("org.x.Y", "It is odd.\n", ["It is odd."]),
+        (
+            "org.apache.spark.sql.execution.datasources.DataSourceManager",
+            "The data source trimtab-pulsar replaced a previously registered data source.",
+            [],
+        ),
         ("org.apache.spark.executor.Executor", f"Exception in task 0.0 in stage 1.0\n{STACK}", []),
         (
             "org.apache.spark.scheduler.TaskSetManager",

@@ -28,6 +28,10 @@ DENIED = PermissionError(13, "Permission denied", "/data/x")
         (TopicAuthorizationFailedError("t"), "TopicAuthorizationFailedError: t"),
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "it is not text in UTF-8"),
         (TimeoutError(), "TimeoutError"),
+        ("KafkaConnectionError: 111 ECONNREFUSED", "KafkaConnectionError: Connection refused"),
+        ("org.x.fs.FSError: java.io.IOException: No space left on device", "No space left on device"),
+        ("java.io.IOException: ", "java.io.IOException: "),
+        ("Pulsar error: BrokerMetadataError", "Pulsar says: broker metadata error"),
         ("", ""),
     ],
 )
