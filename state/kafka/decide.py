@@ -28,6 +28,7 @@ from state.kafka.memory import KafkaMemory
 from state.kafka.reconcile import Broken, Drift, observe_broken
 from state.kafka.snapshot import Observation, observe
 from state.kafka.summary import RoundContext, is_late, round_summary
+from state.kafka.wording import OUTCOMES, TRIGGERS
 from state.memory import Header
 from state.outputs import Output, canonical
 from state.outputs.actions import THROTTLE_TYPE
@@ -185,13 +186,15 @@ def _verdict(
     explanation: PacingExplanation, decision: ThrottleDecision | None, hold: Hold | None, broken: Broken
 ) -> str:
     if decision is not None and hold is not None:
-        return f"{decision.trigger} is held, {hold.reason}: {hold.detail}"
+        return f"throttle held, {hold.reason}: {hold.detail} (wanted: {TRIGGERS[decision.trigger]})"
     uncounted = "" if (names := leaderless(explanation)) is None else f"; {names}"
     uncounted += f"; {broken}" if broken.copies else ""
     if decision is not None:
-        return f"throttle decided: {decision.trigger}{uncounted}"
-    wanted = "" if explanation.wanted_trigger is None else f", {explanation.wanted_trigger} waits"
-    return f"no throttle decided: {explanation.outcome}{wanted}{uncounted}"
+        return f"throttle decided: {TRIGGERS[decision.trigger]}{uncounted}"
+    wanted = (
+        "" if explanation.wanted_trigger is None else f" (wanted: {TRIGGERS[explanation.wanted_trigger]})"
+    )
+    return f"no throttle decided: {OUTCOMES[explanation.outcome]}{wanted}{uncounted}"
 
 
 def hold_decision(decision: ThrottleDecision, context: RoundContext) -> Hold | None:

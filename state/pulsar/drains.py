@@ -236,8 +236,8 @@ class _Desk:
             policy=POLICY,
             trigger=POLICY,
             reason=f"{source.broker} is drained by {window.who or 'somebody'} ({window.why or 'no reason given'}): moving {bundle} "
-            f"({messages:.0f} messages/s, {volume:.0f} bytes/s) to {target}, at {usage_points:.1f} %; it has "
-            f"{counted(source.left_count, 'bundle')} after that",
+            f"({messages:.0f} messages/s, {volume:.0f} bytes/s) to {target}, at {usage_points:.1f} %; after that "
+            f"{source.broker} has {counted(source.left_count, 'bundle')}",
             evidence={
                 **bundle_traffic(messages, volume),
                 "bundles_left_count": source.left_count,

@@ -16,7 +16,7 @@ from policies.columns import Bools
 from policies.splitting.criteria import hot_partitions
 from policies.splitting.plan import NO_TOPIC, TRIGGERS, UNITS, SplitSettings, TopicTable, evidence_name
 from policies.usage import RESOURCES
-from policies.wording import counted, digits
+from policies.wording import counted, digits, time_text
 from state.events import SESSIONS, TOPICS, Tick
 from state.ledger import HOUR_MS
 from state.outputs import Finding, rfc3339
@@ -172,7 +172,7 @@ def _idle(context: RoundContext, table: PolicyView) -> Iterator[Finding]:
                 subject=names[row],
                 broker=names[row],
                 bytes_per_s=None,
-                advice=f"it has carried nothing since {rfc3339(int(since_ms[row]))}, beside {counted(count, 'broker')} with "
+                advice=f"it has carried nothing since {time_text(rfc3339(int(since_ms[row])))}, beside {counted(count, 'broker')} with "
                 "traffic or many topics, which usage may not show: to give it a share, declare topics_count or "
                 "sessions_count in [pulsar.capacity], or unload bundles by hand",
             )
@@ -274,7 +274,7 @@ def of_unowned(tick: Tick | None, bundles_count: int) -> list[Finding]:
             subject=name,
             broker="",
             bytes_per_s=None,
-            advice=f"no broker owns it since {rfc3339(since_ms)} although it had clients or traffic, so its topics cannot be used: look "
+            advice=f"no broker owns it since {time_text(rfc3339(since_ms))} although it had clients or traffic, so its topics cannot be used: look "
             f"one of them up (pulsar-admin topics lookup), which assigns it; if that fails, restart the broker that had it",
         )
         for name, since_ms in tick.unowned

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from policies.wording import counted, duration, rate_text, time_text
+from state.kafka.wording import OUTCOMES
 from state.outputs import (
     CandidateRow,
     DrainRow,
@@ -102,7 +103,7 @@ def throttle_facts(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
     copied = "unknown" if throttle.partitions_moving_count is None else throttle.partitions_moving_count
     what, takes = ("planned", "would take") if throttle.planned else ("copied", "done in")
     eta = "" if throttle.eta_s is None else f", {takes} {duration(throttle.eta_s)}"
-    lines = [f"{throttle.outcome}, partitions {what}: {copied}{eta}"]
+    lines = [f"{OUTCOMES.get(throttle.outcome, throttle.outcome)}, partitions {what}: {copied}{eta}"]
     for broker, since in throttle.recovering.items():
         how = (
             "is away, and recovers when it is back" if since is None else f"recovers since {time_text(since)}"

@@ -202,7 +202,7 @@ def test_a_kafka_cluster_is_held_too_after_three_failed_rounds(monkeypatch: pyte
     after = found.summaries[4:]
     assert all(each["failing_since"] is not None for each in after)
     assert not any(each["actions_count"] for each in after)
-    assert any("is held, failing: 3 rounds in a row" in each["reason"] for each in after)
+    assert any("held, failing: 3 rounds in a row" in each["reason"] for each in after)
 
 
 def test_a_record_that_cannot_be_taken_is_refused_and_changes_nothing(monkeypatch: pytest.MonkeyPatch):
@@ -384,8 +384,8 @@ def test_it_says_so_since_the_first_of_them_and_counts_on() -> None:
         for summary in played(batches_of(9), **cooling).summaries
         if summary["findings"]["count"]
     ]
-    assert advice[0].startswith("the last 3 actions, since 1970-01-01T00:00:10.000Z")
-    assert advice[-1].startswith("the last 6 actions, since 1970-01-01T00:00:10.000Z")
+    assert advice[0].startswith("the last 3 actions, since 1970-01-01T00:00:10Z")
+    assert advice[-1].startswith("the last 6 actions, since 1970-01-01T00:00:10Z")
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "skipped"])
@@ -423,7 +423,7 @@ def test_fewer_than_three_actions_may_be_an_accident_and_are_information() -> No
     found = played(batches_of(6), guards={"max_unloads_per_round_count": 2, "max_unloads_per_hour_count": 2})
     assert kinds(found) == [[]] * 3 + [["no-results"]] * 3
     advice = found.summaries[-1]["findings"]["heaviest"][0]["advice"]
-    assert advice.startswith("the last 2 actions, since 1970-01-01T00:00:10.000Z, expired without a result")
+    assert advice.startswith("the last 2 actions, since 1970-01-01T00:00:10Z, expired without a result")
     assert advice.endswith("if no executor runs, start one: `trimtab execute pulsar east-1`")
 
 
@@ -434,7 +434,7 @@ def test_actions_that_wait_for_three_rounds_are_information_before_they_expire()
     found = played(batches_of(5), identity=PATIENT)
     assert kinds(found) == [[]] * 3 + [["no-results"]] * 2
     advice = found.summaries[-1]["findings"]["heaviest"][0]["advice"]
-    assert advice.startswith("3 actions, decided since 1970-01-01T00:00:10.000Z, got no result yet: if no")
+    assert advice.startswith("3 actions, decided since 1970-01-01T00:00:10Z, got no result yet: if no")
 
 
 def test_while_an_executor_answers_actions_of_the_oldest_round_nothing_is_missed() -> None:
@@ -475,4 +475,4 @@ def test_resume_forgets_it() -> None:
     found = played(batches)
     assert kinds(found)[5:] == [["nobody-obeys"], [], [], ["no-results"]]
     advice = found.summaries[-1]["findings"]["heaviest"][0]["advice"]
-    assert advice.startswith("the last action, decided at 1970-01-01T00:01:00.000Z, expired without a result")
+    assert advice.startswith("the last action, decided at 1970-01-01T00:01:00Z, expired without a result")

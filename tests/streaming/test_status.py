@@ -242,7 +242,7 @@ def test_of_a_kafka_cluster_it_says_what_moves_or_is_planned_and_at_which_rates(
 ):
     found = msgspec.structs.replace(THROTTLE, outcome="unchanged", eta_s=90.4, planned=planned)
     text = status_text(status(of_kafka(found), mode=mode, after_s=-460))
-    assert f"  throttle    unchanged, partitions {throttle}\n  rates       {rates}\n" in text
+    assert f"  throttle    it is as it should be, partitions {throttle}\n  rates       {rates}\n" in text
 
 
 def test_of_a_kafka_cluster_in_which_nothing_is_copied_it_names_the_rates_that_others_left():

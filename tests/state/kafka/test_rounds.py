@@ -100,22 +100,22 @@ def test_a_rate_stays_below_the_share_of_the_network_of_its_broker(
 def test_what_holds_a_throttle_is_said_and_nothing_is_decided(options: dict[str, Any], held: str) -> None:
     outputs = played(4, **options)
     assert {each["kind"] for each in outputs} == {"round"}
-    assert all(each.startswith(f"first-throttle is held, {held}") for each in reasons(outputs)[1:])
+    assert all(each.startswith(f"throttle held, {held}") for each in reasons(outputs)[1:])
     assert {each["throttle"]["outcome"] for each in outputs[1:]} == {"held"}
 
 
 def test_a_pause_holds_a_throttle_until_it_ends() -> None:
     pause, go_on = overlay(-15, paused=True), overlay(21, paused=False)
     found = reasons(played(6, pause, go_on))
-    assert found[1:4] == ["first-throttle is held, paused: the cluster is paused"] * 3
-    assert found[4] == "throttle decided: first-throttle"
+    assert found[1:4] == ["throttle held, paused: the cluster is paused (wanted: the first throttle)"] * 3
+    assert found[4] == "throttle decided: the first throttle"
 
 
 def test_a_dry_run_decides_once_and_goes_on_as_if_it_were_done() -> None:
     outputs = played(5, mode="dry-run")
     assert sum(each["kind"] == "action" for each in outputs) == 1
     assert next(each for each in outputs if each["kind"] == "action")["dry_run"]
-    assert reasons(outputs)[-1] == "no throttle decided: unchanged"
+    assert reasons(outputs)[-1] == "no throttle decided: it is as it should be"
 
 
 def test_a_round_says_that_what_it_paces_is_only_planned() -> None:
@@ -128,8 +128,8 @@ def test_a_round_says_that_what_it_paces_is_only_planned() -> None:
                 event = msgspec.structs.replace(event, report=planned)  # noqa: PLW2901
             found += [json.loads(each.data) for each in controller.step(event).outputs]
     assert [each["reason"] for each in found if each.get("throttle")] == [
-        "throttle decided: first-throttle; all of it is planned, nothing is copied yet",
-        "no throttle decided: unchanged; all of it is planned, nothing is copied yet",
+        "throttle decided: the first throttle; all of it is planned, nothing is copied yet",
+        "no throttle decided: it is as it should be; all of it is planned, nothing is copied yet",
     ]
 
 
@@ -149,7 +149,7 @@ def test_progress_is_watched_also_while_a_change_is_held() -> None:
             found.append(
                 (json.loads(outputs[-1].data)["reason"], watch.samples[-1].at_ms if watch.samples else None)
             )
-    held = [at_ms for reason, at_ms in found if reason.startswith("moves-joined is held, paused")]
+    held = [at_ms for reason, at_ms in found if "held, paused" in reason and "more is copied" in reason]
     assert len(held) == 3
     assert held == sorted(set(held)), "a sample a round"
 

@@ -229,8 +229,8 @@ def test_an_unload_says_who_drains_and_what_is_left_and_expected() -> None:
         round=7,
         policy="drain",
         trigger="drain",
-        reason=f"b1 is drained by ann (a new disk): moving {A} (50 messages/s, 500 bytes/s) to b2, at 12.5 %; it has 3 "
-        "bundles after that",
+        reason=f"b1 is drained by ann (a new disk): moving {A} (50 messages/s, 500 bytes/s) to b2, at 12.5 %; after that "
+        "b1 has 3 bundles",
         evidence={
             "bundle_messages_per_s": 50.0,
             "bundle_bytes_per_s": 500.0,

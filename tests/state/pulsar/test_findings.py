@@ -73,7 +73,7 @@ def test_used_bundles_without_an_owner_are_named_and_many_at_once_are_one_findin
     assert [each.subject for each in found] == subjects
     assert {each.kind for each in found} <= {"unowned"}
     for each in found:
-        assert "1970-01-01T00:01:00.000Z" in each.advice or "t/n/000, t/n/001, t/n/002" in each.advice
+        assert "1970-01-01T00:01:00Z" in each.advice or "t/n/000, t/n/001, t/n/002" in each.advice
 
 
 def table(*spans: tuple[int, int], rates: tuple[float, ...]) -> TopicTable:
