@@ -361,6 +361,8 @@ class Check(NamedTuple):
     judge: Callable[[Facts], Iterator[Finding]]
 
 
+_PAGES = "docs/"
+_WHERE = f"Pages below {_PAGES} come with trimtab's source, not with its package."
 _REACH = "Start the brokers, or correct the url and the connection's settings of [input] or [output]"
 _SECURITY = "See docs/security.md"
 _REFUSED = "See docs/operations.md, When the checkpoint is refused"
@@ -428,7 +430,8 @@ def report_text(findings: Sequence[Finding]) -> str:
             about = f"{each.about}: " if each.about else ""
             rows.append((outcome, each.check, f"{about}{each.finding}"))
             rows += [("", "", f"→ {each.remedy}")] if each.remedy else []
-    return text_of([", ".join(head), *table_lines(rows)])
+    has_page = any(_PAGES in (each.remedy or "") for each in findings)
+    return text_of([", ".join(head), *table_lines(rows), *([_WHERE] if has_page else [])])
 
 
 _QUESTIONS = "\n".join(["\b", "Checks:", *(f"  {each.name:12} {each.question}" for each in CHECKS)])

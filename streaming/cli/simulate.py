@@ -91,7 +91,9 @@ def _refuse_unreadable(sources: str) -> Iterator[None]:
 
     try:
         yield
-    except (NoFleet, NoRecording, BadRecording, gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except BadRecording as error:  # it names its file
+        raise WrongUse(str(error)) from error
+    except (NoFleet, NoRecording, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise WrongUse(f"{sources}: {error}") from error
 
 

@@ -47,6 +47,8 @@ def diagnose(value: bytes, key: str | None, error: Exception) -> tuple[str, Reje
     """
     try:
         event = load(value.decode())
+    except UnicodeDecodeError as problem:
+        return _reject_text(f"byte {problem.start + 1} is not text in UTF-8")
     except ValueError as problem:
         return _reject_text(str(problem))
     except RecursionError:

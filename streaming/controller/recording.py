@@ -16,6 +16,7 @@ from typing import BinaryIO, cast
 import msgspec
 
 from streaming.contract.encode import MAX_QUOTED_BYTES, Origin
+from streaming.process.exits import words_of
 from streaming.transport.intake import Record
 
 _VERSION = 1
@@ -94,7 +95,7 @@ def decode_recorded(line: bytes) -> Recorded:
         event = found.event
         value = _bytes_of(found.value_base64) if event is msgspec.UNSET else bytes(event)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:  # of text or base64
-        raise BadRecording(f"not a line of a recording: {error}") from error
+        raise BadRecording(f"not a line of a recording: {words_of(error)}") from error
     if found.trimtab_record != _VERSION:
         raise BadRecording(
             f"the line has version {found.trimtab_record}, but this trimtab reads version {_VERSION}: use the trimtab "

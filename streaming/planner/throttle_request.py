@@ -18,6 +18,7 @@ from msgspec import Meta
 from policies.throttle.checked_copies import BadCopy, CopyColumns, Reassignment, read_copies
 from streaming.contract import diagnose
 from streaming.contract.messages import SHOWN_CHARACTERS
+from streaming.process.exits import words_of
 
 _NOT_KAFKAS = ("current_replicas", "target_replicas", "leader")
 """What a partition needs unless it is looked up on the cluster."""
@@ -115,7 +116,7 @@ def read_request(text: bytes) -> ThrottleRequest:
     except msgspec.ValidationError as error:
         raise BadRequest(f"bad request: {_describe(error, text, _File, 'request')}; {_HELP}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"not JSON: {str(error)[:SHOWN_CHARACTERS]}; {_HELP}") from error
+        raise BadRequest(f"not JSON: {words_of(error)[:SHOWN_CHARACTERS]}; {_HELP}") from error
     good: list[PartitionRow] = []
     unread: list[NotPlanned] = []
     for place, row in enumerate(rows):

@@ -146,7 +146,8 @@ class _Written:
         except OSError as error:
             raise SettingsError([Problem(str(path), (), f"cannot be read: {error.strerror}")]) from error
         except ValueError as error:
-            raise SettingsError([Problem(str(path), (), f"is not valid TOML: {error}")]) from error
+            said = "it is not text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
+            raise SettingsError([Problem(str(path), (), f"is not valid TOML: {said}")]) from error
         for name, value in raw.items():
             self._put((name,), value, f"file {path}")
 

@@ -21,6 +21,7 @@ import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from policies.wording import digits
 from state.closing import MemoryStart
 from state.outputs import rfc3339
 from streaming.process.exits import words_of
@@ -152,7 +153,9 @@ class CheckpointDirectory:
             if start_with == "fresh":
                 self._move_aside()
             self._unfinished_settings = self._settings_of(marker, without=kept_digest(settings))
-            memory_start = self.memory_start() or _new_memory(now_ms, is_fresh=bool(marker.over))
+            memory_start = self.memory_start() or _new_memory(
+                now_ms, is_fresh=bool(marker.over), warm_start_s=settings.controller.warm_start_s
+            )
             manifest = manifest_of(settings, self._topic_ids, memory_start)
             manifest = msgspec.structs.replace(
                 manifest, settings={**manifest.settings, **self._unfinished_settings}
@@ -243,17 +246,18 @@ def _cause_of(error: Py4JJavaError | OSError) -> str:
     return words_of(error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error))
 
 
-def _new_memory(now_ms: int, *, is_fresh: bool) -> MemoryStart:
+def _new_memory(now_ms: int, *, is_fresh: bool, warm_start_s: float) -> MemoryStart:
     longest = " and the longest cooldown, because the last moves are not known" if is_fresh else ""
-    _LOG.warning(
+    _LOG.info(
         "no memory of earlier rounds: on Pulsar the first round that acts ends after %s%s",
         rfc3339(now_ms),
         longest,
     )
     if is_fresh:
         _LOG.warning(
-            "the input of the last controller.warm_start_s is read again: records that could not be used may be written to the "
-            "dead-letter topic a second time"
+            "the input of the last %s s is read again (controller.warm_start_s), so that averages do not begin empty: records "
+            "that could not be used may be written to the dead-letter topic a second time",
+            digits(warm_start_s),
         )
     return MemoryStart(now_ms, is_fresh=is_fresh)
 

@@ -295,6 +295,11 @@ def test_what_was_changed_is_shown_alone_whatever_else_the_file_repeats(tmp_path
     ]
 
 
+def test_a_settings_file_that_is_no_text_is_named_in_words(tmp_path: Path):
+    (tmp_path / "trimtab.toml").write_bytes(b'x = "\xff"')
+    assert config().stderr == "Error: trimtab.toml: is not valid TOML: it is not text in UTF-8\n"
+
+
 def test_of_a_target_only_what_was_written_is_a_change_and_no_change_is_said(tmp_path: Path):
     (tmp_path / "trimtab.toml").write_text('[targets.east-1.kafka]\nbootstrap = "b:9092"\n')
     assert list(lines(config("--changed"))) == ["targets.east-1.kafka.bootstrap"]

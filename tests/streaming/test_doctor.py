@@ -183,6 +183,9 @@ def test_the_page_has_the_worst_first_and_what_to_do_below():
     assert lines[0].startswith("1 problem, 1 warning, ")
     assert lines[1].startswith("  problem  leader ")
     assert lines[2].strip() == "→ Start it: trimtab run"
+    assert "docs/" not in report_text(found)
+    ended = report_text(judge(replace(WELL, processes=[process(age_s=600.0)])))
+    assert ended.splitlines()[-1].startswith("Pages below docs/ come with trimtab's source")
     assert lines[3].startswith("  warning  rejected ")
     assert lines[4].strip().startswith("→ Run: trimtab rejected tail")
     assert all(line.startswith("  ok ") for line in lines[5:])

@@ -71,6 +71,11 @@ def test_what_is_not_json_is_refused_without_a_cluster(name: str):
     assert (cluster, found.reason) == ("", "not-json"), found
 
 
+def test_bytes_that_are_no_text_are_said_to_be_none():
+    _, found = rejection(b'{"a":"\xff"}')
+    assert found.detail == "not JSON: byte 7 is not text in UTF-8"
+
+
 ENVELOPES: list[tuple[str, bytes, RejectReason, str]] = [
     ("an array", b"[]", "not-cloudevent", "expected a JSON object, found an array"),
     ("a number", b"1", "not-cloudevent", "expected a JSON object, found a number"),
