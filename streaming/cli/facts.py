@@ -155,7 +155,7 @@ def gather_facts(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
         what=f"the checkpoint {settings.spark.checkpoint}",
         limit_s=limit_s,
     )
-    lost = attempt(lambda: _lost(settings, checkpoint), what="records that are gone", limit_s=limit_s)
+    lost = attempt(lambda: _lost(settings, checkpoint, seen), what="records that are gone", limit_s=limit_s)
     return Facts(
         settings=settings,
         versions={"trimtab": version("trimtab"), "Spark": version("pyspark")},
@@ -222,8 +222,13 @@ def _rejected(settings: Settings, now_ms: int) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _lost(settings: Settings, seen: CheckpointSeen | Missed) -> list[SkippedRange]:
-    places = () if isinstance(seen, Missed) else seen.places
+def _lost(
+    settings: Settings, checkpoint: CheckpointSeen | Missed, sides: Sequence[SideSeen]
+) -> list[SkippedRange]:
+    places = () if isinstance(checkpoint, Missed) else checkpoint.places
+    missing = {name for side in sides if isinstance(side.topics, TopicsSeen) for name in side.topics.missing}
+    if gone := missing & {place.topic for place in places}:  # Kafka's client would wait for it
+        raise Refused(f"{', '.join(sorted(gone))} is missing")
     return input_side(settings).find_lost(places) if places else []
 
 

@@ -112,7 +112,10 @@ def words_of(error: BaseException | str) -> str:
     said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     for pattern, words in (
         (_FOR_MACHINES, ""),
-        (_CODE, lambda match: os.strerror(getattr(errno, match[1], errno.EIO))),
+        (
+            _CODE,
+            lambda match: os.strerror(getattr(errno, match[1])) if hasattr(errno, match[1]) else match[0],
+        ),
         (_CLASSES, ""),
         (_PULSARS, lambda match: f"Pulsar says: {split_name(match[1])}"),
     ):

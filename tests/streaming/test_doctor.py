@@ -20,11 +20,13 @@ from streaming.process.exits import OK, REFUSED, UNREACHABLE, Refused
 from streaming.pulsar.http import ahead_by_date
 from streaming.settings import ControllerSettings, InputSettings, SecuritySettings, Settings, SparkSettings
 from streaming.spark.checkpoint import drop_older_starts
+from streaming.systems import Address
 from streaming.transport import checkpoint
 from streaming.transport.checkpoint import Start, manifest_of
 from streaming.transport.errors import Unreachable
 from streaming.transport.publishing import Checkpoint
 from streaming.transport.side import Place, TopicRecord
+from streaming.transport.topics import TopicsSeen
 from tests.streaming.disk import Disk, lay_out
 from tests.streaming.doctor_cases import (
     DELETED,
@@ -106,6 +108,25 @@ def test_the_marker_on_a_topic_that_is_missing_is_not_waited_for(monkeypatch: py
     marker = facts.gather_facts(SETTINGS).marker
     assert isinstance(marker, Missed)
     assert marker.why == "there is no topic trimtab.commits"
+
+
+@pytest.mark.parametrize(("missing", "lost"), [((), LOST), (("trimtab.input",), "trimtab.input is missing")])
+def test_records_that_the_checkpoint_has_not_read_are_asked_for_where_their_topic_is_there(
+    monkeypatch: pytest.MonkeyPatch, missing: tuple[str, ...], lost: object
+):
+    address = Address(
+        "input", "", lambda: WELL.sides[0].brokers, lambda: TopicsSeen(count=9, missing=missing)
+    )
+    place = Place("trimtab.input", 0, "trimtab.input", "3:7")
+    asked = {(place,): LOST}
+    monkeypatch.setattr("streaming.systems.addresses_of", lambda _: [address])
+    monkeypatch.setattr("streaming.systems.input_ids", lambda _: {})
+    monkeypatch.setattr(facts, "checkpoint_seen", lambda *_: CheckpointSeen(places=(place,)))
+    monkeypatch.setattr(facts, "input_side", lambda _: SimpleNamespace(find_lost=asked.__getitem__))
+    for name in ("_marker", "_processes", "_rounds", "_input", "_rejected"):
+        monkeypatch.setattr(facts, name, lambda *_: None)
+    found = facts.gather_facts(SETTINGS).lost
+    assert (found.why if isinstance(found, Missed) else found) == lost
 
 
 def test_where_nobody_knows_where_the_controller_ran_a_missing_checkpoint_is_not_checked():

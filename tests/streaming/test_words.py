@@ -30,6 +30,7 @@ DENIED = PermissionError(13, "Permission denied", "/data/x")
         (TimeoutError(), "TimeoutError"),
         ("KafkaConnectionError: 111 ECONNREFUSED", "KafkaConnectionError: Connection refused"),
         ("org.x.fs.FSError: java.io.IOException: No space left on device", "No space left on device"),
+        ("12 EVENTS", "12 EVENTS"),
         ("java.io.IOException: ", "java.io.IOException: "),
         ("Pulsar error: BrokerMetadataError", "Pulsar says: broker metadata error"),
         ("", ""),
