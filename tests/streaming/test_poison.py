@@ -424,4 +424,4 @@ def test_a_throttle_that_the_output_would_refuse_is_held_by_name():
     outputs = [each for event_ in kafka_trace(5) for each in small.step(event_).outputs]
     assert {each.kind for each in outputs} == {"round"}
     reasons = [json.loads(each.data)["reason"] for each in outputs]
-    assert any("first-throttle is held, too-large: the action takes " in each for each in reasons)
+    assert any("throttle held, too-large: the action takes " in each for each in reasons)
