@@ -144,7 +144,7 @@ def test_a_broker_that_went_or_has_just_come_back_does_not_hide_what_moves(error
         (UnknownBrokerIdError(3), "broker 3 is not known to the client yet"),
         (NodeNotReadyError(3), "broker 3 cannot be reached now"),
         (NodeNotReadyError("No node_id provided"), "no broker can be reached now"),
-        (KafkaTimeoutError(), "timeout"),
+        (KafkaTimeoutError(), "no answer in time"),
     ],
 )
 def test_an_error_of_the_client_is_told_in_words_without_the_name_of_its_class(error: KafkaError, words: str):
