@@ -11,7 +11,8 @@ Afterwards progress is watched anew. A raise for the deadline goes no further th
 Partitions of which a number stays unknown for ``stale_rounds_count`` rounds keep the others from nothing: these are paced by what is
 known of them, and what the odd ones need is named as unknown.
 
-Known to do badly: a rate is not lowered when traffic falls, only when it passes the network's cap.
+Known to do badly: once something is copied, a rate is not lowered when traffic falls, only when it passes the network's cap. Kafka
+answers a lower rate by stopping everything for seconds.
 """
 
 from collections.abc import Iterator, Mapping
@@ -162,17 +163,26 @@ def _triggers(now: Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger]
     if now.snapshot.is_pressed and _is_changed(now, rates, wanted, up=False, down=True):
         yield "under-min-isr"
     if not now.snapshot.is_broken:
-        is_whole = now.needs.is_whole  # else ``wanted`` lacks what the others will need
-        if now.memory.is_fallback and is_whole and _is_changed(now, rates, wanted, up=True, down=True):
-            yield "reports-back"
-        if _is_late(now) and any(is_another(rates[role], wanted[role], up=True) for role in wanted):
-            yield "deadline-at-risk"
-        if _is_changed(now, rates, wanted, up=True, down=False):
-            yield "headroom"
+        yield from _chances(now, rates, wanted)
     if _is_over_cap(now, rates, wanted):
         yield "over-cap"
+    if _is_too_high(now, rates, wanted):
+        yield "traffic-fell"
     if now.lists.is_left or any(role.is_disk for role in rates.keys() - set(now.lists.needing)):
         yield "moves-left"
+
+
+def _chances(
+    now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]
+) -> Iterator[Trigger]:
+    """Triggers that make the end come sooner, as long as there is one."""
+    is_whole = now.needs.is_whole  # else ``wanted`` lacks what the others will need
+    if now.memory.is_fallback and is_whole and _is_changed(now, rates, wanted, up=True, down=True):
+        yield "reports-back"
+    if _is_late(now) and any(is_another(rates[role], wanted[role], up=True) for role in wanted):
+        yield "deadline-at-risk"
+    if _is_changed(now, rates, wanted, up=True, down=False):
+        yield "headroom"
 
 
 def _is_lost(snapshot: PacingSnapshot) -> bool:
@@ -199,6 +209,11 @@ def _is_late(now: Round) -> bool:
     if left_ms is None or now.eta.basis == "unknown":
         return False
     return now.eta.remaining_s is None or now.eta.remaining_s * _MS_PER_S > left_ms
+
+
+def _is_too_high(now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:
+    """Whether a lower rate would do, and holds nothing up. What was written when a broker went away says little about its return."""
+    return now.snapshot.is_planned and _is_changed(now, rates, wanted, up=False, down=True)
 
 
 def _is_changed(
@@ -249,7 +264,7 @@ def _chosen_rates(now: Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]
     rates = now.memory.rates
     if trigger == "over-cap" and not now.needs.is_whole:
         return _cap_rates(now, rates, wanted)
-    if trigger in {"first-throttle", "over-cap", "under-min-isr", "reports-back"}:
+    if trigger in {"first-throttle", "over-cap", "under-min-isr", "reports-back", "traffic-fell"}:
         return dict(wanted)
     if trigger == "moves-left":
         return {role: rates[role] for role in wanted}

@@ -37,6 +37,7 @@ Trigger = Literal[
     "headroom",
     "over-cap",
     "under-min-isr",
+    "traffic-fell",
     "reports-back",
     "moves-left",
     "stale-reports",
@@ -70,6 +71,8 @@ class PacingSnapshot:
     """Fingerprint of the plan that somebody made; None: there is none."""
     down: frozenset[int] = frozenset()
     """Brokers of the copies that are not alive."""
+    is_planned: bool = False
+    """Whether nothing of the copies has begun, so that a lower rate holds nothing up."""
     is_broken: bool = False
     """Whether a copy cannot go on before a broker is back (``broken_copies``)."""
     disk_threads: Mapping[int, int] = field(default_factory=dict)

@@ -30,6 +30,7 @@ _BECAUSE: Mapping[Trigger, str] = {
     "deadline-at-risk": "the deadline would be missed",
     "headroom": "the network has room for more",
     "over-cap": "the network's cap has come down",
+    "traffic-fell": "what will be copied is written more slowly than before, and a lower rate is enough",
     "under-min-isr": "a partition has too few in-sync replicas to be written to, so that other copies make room",
     "reports-back": "the reports are back, so the rates need not be those for the worst case",
     "moves-left": "some copies are done",

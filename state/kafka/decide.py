@@ -157,6 +157,7 @@ def _snapshot(context: RoundContext, sure: Drift, broken: Broken) -> PacingSnaps
         room=room,
         planned_fingerprint=settings.throttle.planned_fingerprint or None,
         down=broken.down,
+        is_planned=observation.is_planned,
         is_broken=bool(broken.copies),
         disk_threads=observation.disk_threads,
     )

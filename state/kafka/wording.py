@@ -11,6 +11,7 @@ TRIGGERS: Mapping[str, str] = {
     "headroom": "the network has room for more",
     "over-cap": "rates are above what the network leaves",
     "under-min-isr": "a partition is under min.insync.replicas",
+    "traffic-fell": "less traffic needs less",
     "reports-back": "reports are back",
     "moves-left": "some copies have ended",
     "stale-reports": "reports are missing",

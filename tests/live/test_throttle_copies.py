@@ -43,6 +43,7 @@ lateness_s = 2
 
 [kafka.throttle]
 floor_bytes_per_s = {RATE}
+min_change_interval_s = 12
 recovery_after_s = 10
 recovery_min_bytes = {MB}
 

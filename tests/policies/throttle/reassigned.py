@@ -41,6 +41,7 @@ class Cluster:
         planned: str | None = None,
         down: Collection[int] = (),
         unheard: Collection[int] = (),
+        begun: bool = True,
     ) -> ThrottleDecision | None:
         """Play a round; all that is added is reported, and new, unless a row says more or its broker is ``unheard`` or ``down``."""
         self.now_ms += ROUND_MS
@@ -60,6 +61,7 @@ class Cluster:
             room=room,
             planned_fingerprint=planned,
             down=frozenset(down),
+            is_planned=not begun,
             is_broken=copies is not None and bool(broken_copies(copies, down)),
         )
         stored = msgspec.msgpack.decode(msgspec.msgpack.encode(self.memory), type=PacingMemory)

@@ -78,6 +78,17 @@ def test_traffic_that_falls_lowers_nothing() -> None:
         assert cluster.round(replace(MOVE, writes=MB)) is None
 
 
+def test_before_anything_is_copied_the_rate_follows_falling_traffic_a_minute_after_the_last_change() -> None:
+    cluster, quiet = started(), replace(MOVE, writes=MB)
+    for _ in range(5):
+        assert cluster.round(quiet, begun=False) is None
+        assert cluster.outcome == "resting"
+    decision = cluster.decided(quiet, begun=False)
+    assert decision.trigger == "traffic-fell"
+    assert set(rates(decision).values()) == set(rates(Cluster().round(quiet)).values()) == {2_400_000}
+    assert cluster.round(replace(MOVE, writes=900_000), begun=False) is None, "less than a fifth"
+
+
 def test_room_in_the_network_is_used_once_a_minute_and_from_a_fifth_more_on() -> None:
     cluster = started()
     for size, outcome in [(11_500_000, "unchanged"), (11_520_000, "resting")]:
