@@ -139,13 +139,13 @@ class _Source:
     left_count: int
     """Bundles that have not left yet."""
 
-    def usage_ratio_of(self, leaving: _Leaving) -> float:
-        """Usage that a bundle takes along."""
-        parts = (
+    def part_of(self, leaving: _Leaving) -> float:
+        """How much of the broker a bundle is, by what it has most of; the parts of all bundles may be more than the whole."""
+        return max(
             share_ratio(leaving.messages_per_s, self.traffic.messages_per_s),
             share_ratio(leaving.bytes_per_s, self.traffic.bytes_per_s),
+            1.0 / self.bundles_count,
         )
-        return self.usage_ratio * max(*parts, 1.0 / self.bundles_count)
 
 
 class _Desk:
@@ -169,7 +169,10 @@ class _Desk:
             bundles_count=len(rows),
             left_count=len(rows),
         )
-        for leaving in self._heaviest_first(broker, rows):
+        bundles = list(self._heaviest_first(broker, rows))
+        # all together take along what the broker uses, and no more
+        whole_ratio = source.usage_ratio / max(1.0, sum(map(source.part_of, bundles)))
+        for leaving in bundles:
             place = self._place_of(leaving)
             outcome, detail = ("acted", "acted") if isinstance(place, int) else place
             self.drained.left.append(
@@ -184,6 +187,7 @@ class _Desk:
             )
             if isinstance(place, int):
                 self.drained.unloads.append(self._let_go(source, leaving, place))
+                self._usage_ratio[place] += whole_ratio * source.part_of(leaving)
 
     def _heaviest_first(self, broker: str, rows: range) -> Iterator[_Leaving]:
         """The bundles of a broker by their averages, ties by name."""
@@ -225,7 +229,6 @@ class _Desk:
     def _let_go(self, source: _Source, leaving: _Leaving, place: int) -> Unload:
         usage_points = 100.0 * float(self._usage_ratio[place])
         self._admission.rules.take(leaving.rules_row, place)
-        self._usage_ratio[place] += source.usage_ratio_of(leaving)
         source.left_count -= 1
         target, window = self._table.view.brokers.names[place], source.window
         _, _, bundle, messages, volume = leaving
