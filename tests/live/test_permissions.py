@@ -82,7 +82,7 @@ def test_watching_names_the_permission_that_is_missing(secure: SecureKafka, stag
         assert lacking in command(*asked, code=code).output
     assert "Other bundles of the brokers that fired" in command(*why).output
     assert "as configured, no control event" in command(*status).output
-    assert command(*rejected).output == ""
+    assert command(*rejected).stdout == ""
 
 
 def test_a_collector_names_the_permission_that_is_missing(
