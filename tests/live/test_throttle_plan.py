@@ -124,7 +124,7 @@ UNFIT = [
     (proposal(1, 9, partition=1), "mv-1: broker 9 of the target is not in the cluster, which has 1, 2, 3"),
     (
         proposal(1, 3, partition=1, log_size_bytes=2**62),
-        "broker 3 would receive 4611686018427387904 bytes and",
+        "broker 3 would receive 4.6 EB and",
     ),
     (
         proposal(1, 3, partition=1, current_replicas=[2, 3]),
