@@ -185,10 +185,6 @@ def _unanswered(closing: Closing, header: Header) -> list[Finding]:
     return [Finding(kind=kind, subject=closing.cluster, broker="", bytes_per_s=None, advice=advice)]
 
 
-def _second(time_ms: int) -> str:
-    return time_text(rfc3339(time_ms))
-
-
 def _missed_results(
     closing: Closing, header: Header
 ) -> tuple[Literal["no-results", "nobody-obeys"], str] | None:
@@ -198,10 +194,10 @@ def _missed_results(
         waiting = header.ledger.waiting_since_last_result(end_ms=closing.end_ms)
         if not waiting or closing.end_ms - waiting[0].decided_ms < WAITING_ROUNDS * header.length_ms:
             return None
-        which = f"{counted(len(waiting), 'action')}, decided since {_second(waiting[0].decided_ms)}, got no result yet"
+        which = f"{counted(len(waiting), 'action')}, decided since {time_text(rfc3339(waiting[0].decided_ms))}, got no result yet"
         return "no-results", f"{which}: if no executor runs, start one: {executor}"
     is_sure = last.count >= UNANSWERED_COUNT
-    since = _second(last.since_ms)
+    since = time_text(rfc3339(last.since_ms))
     last_ones = (
         f"last action, decided at {since},"
         if last.count == 1

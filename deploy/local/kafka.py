@@ -30,7 +30,6 @@ from kafka.errors import KafkaError
 
 from deploy.local.processes import (
     LOCKS,
-    LOOPBACK,
     JavaCluster,
     LocalError,
     Machine,
@@ -128,11 +127,7 @@ class LocalKafka(JavaCluster):
         controller_port, *ports = free_ports(self._count + 1)
         self._nodes = [
             Node(
-                number,
-                self._machines[number].address if number in self._machines else LOOPBACK,
-                port,
-                controller_port,
-                self.directory / f"node{number}",
+                number, self._machine(number).address, port, controller_port, self.directory / f"node{number}"
             )
             for number, port in enumerate(ports, start=1)
         ]
@@ -144,13 +139,16 @@ class LocalKafka(JavaCluster):
             node.name: self.process(node.name, "kafka.Kafka", str(self._settings(node)))
             for node in self._nodes
         }
-        for number, machine in self._machines.items():
-            process = self.processes[f"node{number}"]
-            process.command = (*machine.prefix, *process.command)
+        for node in self._nodes:
+            process = self.processes[node.name]
+            process.command = (*self._machine(node.number).prefix, *process.command)
         new = [node for node in self._nodes if not (node.store / "meta.properties").exists()]
         cluster = _cluster_id(self.directory / "cluster.id")
         with ThreadPoolExecutor(max_workers=self._count) as pool:
             list(pool.map(lambda node: self._format(node, cluster), new))
+
+    def _machine(self, number: int) -> Machine:
+        return self._machines.get(number, Machine())
 
     def _settings(self, node: Node) -> Path:
         return self.directory / f"{node.name}.properties"

@@ -79,10 +79,10 @@ LOOPBACK = "127.0.0.1"
 
 
 class Machine(NamedTuple):
-    """Where a broker runs, if not on loopback: an address, and the command that starts another one there."""
+    """Where a broker runs: an address, and the command that starts another one there, if it is not this machine."""
 
-    address: str
-    prefix: tuple[str, ...]
+    address: str = LOOPBACK
+    prefix: tuple[str, ...] = ()
 
 
 def answers(port: int, host: str = LOOPBACK) -> bool:

@@ -125,8 +125,11 @@ class LocalPulsar(_PulsarCluster):
         for number in self._numbers:
             self._write_broker(number)
 
+    def _machine(self, number: int) -> Machine:
+        return self._machines.get(number, Machine(self._host))
+
     def _address(self, number: int) -> str:
-        return self._machines[number].address if number in self._machines else self._host
+        return self._machine(number).address
 
     def _broker(self, number: int) -> Process:
         return self.processes[f"broker{number}"]
@@ -166,8 +169,7 @@ class LocalPulsar(_PulsarCluster):
     def _broker_process(self, number: int) -> Process:
         file, main = self._write_broker(number), "org.apache.pulsar.PulsarBrokerStarter"
         broker = self.jvm(f"broker{number}", main, "--broker-conf", file, heap_mb=256, direct_mb=256)
-        if number in self._machines:
-            broker.command = (*self._machines[number].prefix, *broker.command)
+        broker.command = (*self._machine(number).prefix, *broker.command)
         return broker
 
     def _write_broker(self, number: int) -> str:

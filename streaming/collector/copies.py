@@ -124,9 +124,8 @@ class CopyFinder:
         self._find_on_disks(kafka, alive, is_whole=is_whole)
         known = {topic for topic, _ in (*running, *self._planned, *self._behind, *self._on_disks)}
         states = kafka.partitions(None if is_whole else known)
-        if (
-            is_whole
-        ):  # a topic that is hidden from us is left out of all topics; asked for by name, it is told
+        if is_whole:
+            # a topic that is hidden from us is left out of all topics; asked for by name, it is told
             states |= kafka.partitions(known - {topic for topic, _ in states})
         self._behind = {where for where, state in states.items() if _behind(state, running.get(where))}
         if is_whole:

@@ -16,7 +16,7 @@ with one it raises ``KafkaTimeoutError`` and leaves the thread that sends them r
 import logging
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -277,10 +277,10 @@ def describe_error(error: BaseException) -> str:
 
 def describe_missing_topic(link: KafkaLink, topic: str, operation: Operation) -> str:
     """The sentence about a topic that we do not see, which is not there, or hidden from us; both, if brokers do not answer that."""
-    try:
-        return find_missing_topic(link, topic, operation) or describe_hidden_topic(link, topic, operation)
-    except ClusterError:
-        return describe_hidden_topic(link, topic, operation)
+    found = None
+    with suppress(ClusterError):
+        found = find_missing_topic(link, topic, operation)
+    return found or describe_hidden_topic(link, topic, operation)
 
 
 def find_missing_topic(link: KafkaLink, topic: str, operation: Operation) -> str | None:

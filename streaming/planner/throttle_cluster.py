@@ -372,10 +372,12 @@ def apply_plan(
     rates = {
         role: rate for role, rate in rates_of(plan, chosen).items() if role.broker not in found.unreachable
     }
-    kept = {} if replace_rates else _near_rates(plan, found.throttle, rates)
+    kept: dict[BrokerRole, int] = {}
+    planned = rates
     if not replace_rates:
-        _refuse_other_rates(found.throttle, {**rates, **kept})
-    planned, rates = rates, {**rates, **kept}
+        kept = _near_rates(plan, found.throttle, planned)
+        rates = {**planned, **kept}
+        _refuse_other_rates(found.throttle, rates)
     lists, _ = merge(found.throttle.lists, plan.lists)
     try:
         changes = changes_of(found.throttle, lists, rates)

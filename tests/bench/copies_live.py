@@ -212,10 +212,7 @@ def _all(*, away_s: float) -> _Copied:
 
 def _away(lab: _Lab, away_s: float) -> None:
     """Stop broker 3 for a while, and start it; returns when it begins to fetch."""
-    lab.kafka.stop_node(3)
-    lab.moving.connect()
-    back_s = time.monotonic() + away_s
-    lab.moving.fill(_MISSED_BYTES, record_bytes=RECORD_BYTES)
+    back_s = lab.moving.miss(3, _MISSED_BYTES) + away_s
     time.sleep(max(back_s - time.monotonic(), 0))
     lab.felt_s = time.monotonic()
     lab.kafka.start_node(3)

@@ -31,8 +31,6 @@ RATE = 3 * MB // 2
 """Followers get a little less than their rate, because they wait whenever they are held back. So it is far above the minimum."""
 AWAY_S = 60.0
 MISSED_BYTES = 40 * MB
-"""Written to each partition as soon as a broker is away: far more than what passes at once, which is ten seconds' worth of each
-leader's rate and what it fetches before it applies its own. Long before it is back, so that it does not count as the write rate."""
 SETTLED_S, SPAN_S = 15.0, 30.0
 WINDOW_S = 11.0
 """Kafka's quota window: what it allows passes at once, and again when that has left the window. So a span may hold a window's worth
@@ -105,15 +103,6 @@ def foretold_s(stage: Stage, began_unix_s: float) -> float:
     raise AssertionError("no round foretold the end")
 
 
-def away(disks: TwoDisks, moving: Moving) -> float:
-    """Stop broker 3 and write what it will miss; returns when it stopped."""
-    disks.stop_node(3)
-    stopped_s = time.monotonic()
-    moving.connect()
-    moving.fill(MISSED_BYTES, record_bytes=RECORD_BYTES)
-    return stopped_s
-
-
 def by_hand(
     moving: Moving, rates: Mapping[BrokerRole, int | None], lists: ThrottledLists | None = None
 ) -> None:
@@ -147,7 +136,7 @@ def test_a_broker_that_comes_back_is_held_from_its_first_fetch_to_its_last(
             stack.enter_context(moving.written(WRITES))
             stack.enter_context(pipeline(settings, cluster=CLUSTER))
             awaited(lambda: stage.data(stage.topics.audit), what="a round")
-            stopped_s = away(disks, moving)
+            stopped_s = moving.miss(3, MISSED_BYTES)
             moving.fill(MISSED_BYTES // 2, record_bytes=RECORD_BYTES, only=(0,))  # in sync after the others
             awaited(lambda: rate_of(stage, "leader", 1), what="the leaders' side, before the broker is back")
             awaited(lambda: time.monotonic() - stopped_s > AWAY_S, what="the broker to have missed enough")
@@ -259,7 +248,7 @@ def test_controller_and_executor_killed_in_the_middle_of_a_recovery_lose_no_thro
         stack.enter_context(collecting(settings, cluster=CLUSTER))
         first = [stack.enter_context(started(program, config)) for program in ("run", "execute")]
         awaited(lambda: stage.data(stage.topics.audit), what="a round", running=first)
-        stopped_s = away(disks, moving)
+        stopped_s = moving.miss(3, MISSED_BYTES)
         awaited(lambda: rate_of(stage, "leader", 1), what="the leaders' side", running=first)
         awaited(lambda: time.monotonic() - stopped_s > AWAY_S, what="the broker to have missed enough")
         disks.start_node(3)
@@ -296,7 +285,7 @@ def test_a_recovery_a_reassignment_and_a_move_between_disks_at_once_share_one_pl
         awaited = partial(Patience(BUDGET_S).until, running=[run])
         with moving.written(WRITES), other.written(WRITES), pipeline(settings, cluster=CLUSTER):
             awaited(lambda: stage.data(stage.topics.audit), what="a round")
-            stopped_s = away(disks, moving)
+            stopped_s = moving.miss(3, MISSED_BYTES)
             awaited(lambda: rate_of(stage, "leader", 1), what="the leaders' side")
             awaited(lambda: time.monotonic() - stopped_s > AWAY_S, what="the broker to have missed enough")
             by_hand(moving, {disk: 500_000})

@@ -123,6 +123,17 @@ class Moving:
         finally:
             close_producer(producer, wait_s=1)
 
+    def miss(self, broker: int, bytes_each: int) -> float:
+        """Stop a broker, and write so much to each partition at once; returns when it stopped, in seconds of ``time.monotonic``.
+
+        More than passes at once, which is ten seconds' worth of the rates, and long before it is back, so that it is no write rate.
+        """
+        self.kafka.stop_node(broker)
+        stopped_s = time.monotonic()
+        self.connect()
+        self.fill(bytes_each, record_bytes=RECORD_BYTES)
+        return stopped_s
+
     def begin(self, target: Target) -> None:
         """Start the reassignment."""
         self.admin.alter_partition_reassignments(
