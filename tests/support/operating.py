@@ -84,9 +84,11 @@ def operate(stage: Stage, warm: Warm) -> None:
     actions = stage.values(stage.topics.actions)
     tail = ("actions", "tail", "--from", "earliest")
     assert output_of(config, *tail, "--format", "json", "--no-follow").encode().splitlines() == actions
-    (remark,) = output_of(config, *tail, "--cluster", "west", "--no-follow").splitlines()
+    remark, nothing = output_of(config, *tail, "--cluster", "west", "--no-follow").splitlines()
     assert remark.startswith("west: no setting and no round of the last day names this cluster")
-    assert output_of(config, *tail, "--dry-run", "--no-follow") == ""
+    assert nothing == f"no record of west on {stage.topics.actions}"
+    dry_run = command(*tail, "--dry-run", "--no-follow", "--config", str(config))
+    assert (dry_run.stdout, dry_run.stderr) == ("", f"no record on {stage.topics.actions_dry_run}\n")
     assert action["data"]["reason"] in output_of(config, *tail, "--no-follow")
 
     message = b"".join(each + b"\n" for each in actions)

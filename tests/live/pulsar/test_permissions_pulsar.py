@@ -107,7 +107,7 @@ def test_watching_names_the_permission_that_is_missing(stage: PulsarStage):
         assert onlooker.command(missing) in command(*asked, code=code).stderr
     assert "Other bundles of the brokers that fired" in command(*why).output
     assert "as configured, no control event" in command(*status).output
-    assert command(*rejected).output == ""
+    assert command(*rejected).stdout == ""
 
 
 def test_a_collector_names_the_permission_that_is_missing(stage: PulsarStage):
