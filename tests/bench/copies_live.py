@@ -6,6 +6,7 @@ back without trimtab is measured as well: what producers feel then is what the t
 
 import json
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -158,6 +159,10 @@ def _copied(lab: _Lab, before_s: float, foretold_s: float | None = None) -> _Cop
     if foretold_s is None and lab.is_paced:
         found = predictions(lab.stage.data(lab.stage.topics.audit), time.time() - measured_s)
         foretold_s = next((each.end_s for each in found if each.at_s >= 0), None)
+    kinds = " and ".join(lab.left)
+    sys.stderr.write(
+        f"  {kinds}, {'paced' if lab.is_paced else 'free'}: copied in {measured_s:.0f} s, producers {after / before:.2f} x\n"
+    )
     return _Copied(lab.left, measured_s, foretold_s, after / before)
 
 
