@@ -41,7 +41,6 @@ from deploy.local.processes import (
 
 _SETTINGS = """\
 offsets.topic.num.partitions=1
-offsets.topic.replication.factor=1
 transaction.state.log.num.partitions=1
 transaction.state.log.min.isr=1
 share.coordinator.state.topic.num.partitions=1
@@ -225,7 +224,8 @@ def _properties(node: Node, nodes: Sequence[Node]) -> str:
         "advertised.listeners": listener,
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": node.store,
-        # two, where there are several nodes: a producer with transactions can begin while one of them is down
+        # two, where there are several nodes: groups and transactions have a coordinator while one of them is down
+        "offsets.topic.replication.factor": min(2, len(nodes)),
         "transaction.state.log.replication.factor": min(2, len(nodes)),
     }
     return "".join(f"{key}={value}\n" for key, value in properties.items()) + _SETTINGS

@@ -13,7 +13,6 @@ from kafka.errors import KafkaError
 from pulsar import PulsarException
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay
 
-from streaming.kafka.client import ClusterError
 from streaming.process.deadline import poll
 from tests.faults import oracle
 from tests.faults.doing import DEEDS, FAILOVER_DEEDS, Scene, is_paired
@@ -129,17 +128,17 @@ def _companions_end(scene: Scene) -> list[str]:
         return []
     topics = scene.stage.topics
 
-    def unsettled() -> list[str]:
-        try:
-            return scene.world.leftovers(scene.stage)
-        except (KafkaError, ClusterError) as error:  # brokers may still be on their way back
-            return [repr(error)]
+    def leftovers() -> list[str]:
+        return scene.world.leftovers(scene.stage)
 
-    settled = _becomes(lambda: not unsettled(), RECOVERY_S)
-    problems = [] if settled else unsettled()
+    problems = [] if _becomes(lambda: not leftovers(), RECOVERY_S) else leftovers()
 
     def found(check: Callable[[list[bytes], list[bytes]], list[str]]) -> list[str]:
-        return check(scene.stage.values(topics.actions), scene.stage.values(topics.input))
+        try:
+            return check(scene.stage.values(topics.actions), scene.stage.values(topics.input))
+        except (KafkaError, PulsarException) as error:  # brokers may still be on their way back
+            scene.world.reconnect(scene.stage)
+            return [f"the topics cannot be read: {error!r}"]
 
     problems += scene.companions["collector"].end()
     if not _becomes(lambda: not found(unanswered), RECOVERY_S):

@@ -24,7 +24,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 from deploy.local.kafka import LocalKafka, Node
 from deploy.local.processes import free_ports
 from deploy.local.pulsar import LocalPulsar
-from streaming.kafka.client import close_producer
+from streaming.kafka.client import ClusterError, close_producer
 from streaming.kafka.cluster import KafkaCluster
 from streaming.kafka.throttles import Throttle
 from streaming.process.closeable import Closeable
@@ -229,14 +229,18 @@ class KafkaWorld:
     def leftovers(self, stage: Stage) -> list[str]:
         """What is not as it was before anything was copied: a sentence each."""
         topic = _copied(stage)
-        with KafkaAdminClient(bootstrap_servers=stage.bootstrap, request_timeout_ms=10_000) as admin:
-            kafka = KafkaCluster(admin)
-            found = kafka.throttle(topics=[topic], brokers=kafka.brokers()).throttle
-            behind = [
-                where[1]
-                for where, state in kafka.partitions([topic]).items()
-                if len(state.in_sync) < len(state.replicas)
-            ]
+        try:
+            with KafkaAdminClient(bootstrap_servers=stage.bootstrap, request_timeout_ms=10_000) as admin:
+                kafka = KafkaCluster(admin)
+                found = kafka.throttle(topics=[topic], brokers=kafka.brokers()).throttle
+                behind = [
+                    where[1]
+                    for where, state in kafka.partitions([topic]).items()
+                    if len(state.in_sync) < len(state.replicas)
+                ]
+        # Kafka lists a broker for some seconds after it was killed
+        except (KafkaError, ClusterError) as error:
+            return [f"the brokers do not tell: {error!r}"]
         return [
             *([] if found == Throttle() else [f"a throttle is set: {found}"]),
             *([f"partitions {behind} are not in sync"] if behind else []),
