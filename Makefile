@@ -61,7 +61,7 @@ compare: $(JARS) $(PULSAR_JARS) ## Balancers side by side on a real Pulsar, all 
 mutate: $(PACKAGES) ## Mutants of state that its fast tests do not notice, of a random sample of 60
 	$(PYTHON) -m tests.mutants
 
-bench: $(JARS) $(PULSAR_JARS) ## Measure, and write docs/benchmarks.md
+bench: $(JARS) $(PULSAR_JARS) ## Measure, and write docs/understand/benchmarks.md
 	$(PYTHON) -m tests.bench
 
 docs: $(PACKAGES) ## Write the generated documentation anew

@@ -1,4 +1,4 @@
-"""``docs/backtest.png``: the page of docs/backtest.md as a browser shows it.
+"""``docs/use/backtest.png``: the page of docs/use/backtest.md as a browser shows it.
 
 ``python -m deploy.screenshots`` writes it; it needs Chromium or Chrome.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-PICTURE: Final = ROOT / "docs" / "backtest.png"
+PICTURE: Final = ROOT / "docs" / "use" / "backtest.png"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LIMIT_S = 120
 _SIZE = "1400,1500"

@@ -1,4 +1,4 @@
-"""``docs/simulations.md``: what the policies do to simulated fleets, on seeds that were not used to develop them.
+"""``docs/understand/simulations.md``: what the policies do to simulated fleets, on seeds that were not used to develop them.
 
 ``python -m deploy.simulations`` runs every scenario and writes the page; it takes some minutes. ``--only POLICY`` plays one policy and puts its
 rows into the score card; the other figures stay. This module also has the text around the figures.
@@ -21,7 +21,7 @@ from streaming.simulator.scenarios import SCENARIOS, find_scenario
 from streaming.simulator.score import ALL, COLUMNS, Column, Run, card, show
 from streaming.simulator.setup import SESSIONS_COUNT, Setup
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "simulations.md"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "understand" / "simulations.md"
 SEEDS = range(7001, 7006)
 VARIED_SCENARIOS = ("one-hot-broker", "scale-out", "surge", "noise-alone")
 _POLICIES = ("avg-shedder", "transfer-shedder", "fleet-planner")

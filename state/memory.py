@@ -3,7 +3,7 @@
 What a system remembers beside it is in ``state.pulsar.memory`` and ``state.kafka.memory``. A header is stored as an array of its
 fields behind the version of the layout: a change of a field here, or in anything that is encoded, is a change of the layout, and
 ``state.layouts`` says what to do. More than the limits is refused with a reason, so that no sender makes the memory grow for
-ever. Every limit is far above what a real cluster sends, and holds for one round; docs/limits.md lists them all. Above a limit
+ever. Every limit is far above what a real cluster sends, and holds for one round; docs/reference/limits.md lists them all. Above a limit
 the order of arrival decides what is refused: what was taken first stays.
 """
 

@@ -212,7 +212,7 @@ def _missed_results(
         return None
     return "no-results", (
         f"{which}, but the reports show their effect: somebody else's executor carries them out; let it send results "
-        "(docs/consumers.md), so that failures are seen, too"
+        "(docs/reference/consumers.md), so that failures are seen, too"
     )
 
 

@@ -1,6 +1,6 @@
 """``python -m deploy.docs [--check]``: write the generated documentation, or say what of it is stale.
 
-One table is part of a page that people write: what a policy says of a pair or broker, in ``docs/decisions.md``.
+One table is part of a page that people write: what a policy says of a pair or broker, in ``docs/understand/decisions.md``.
 """
 
 import json
@@ -18,6 +18,9 @@ from policies.shedding.contract import OutcomeText
 from policies.shedding.registry import POLICIES
 from streaming.settings.reference import render_reference, render_sample
 
+FOLDER = REPOSITORY / "docs"
+DECISIONS = "understand/decisions.md"
+
 
 def render() -> dict[str, str]:
     """The text of every generated page, by its path below ``docs/``."""
@@ -26,13 +29,13 @@ def render() -> dict[str, str]:
     examples = golden_messages(version)
     schemas = {kind.type: schema_of(kind, examples[kind.type]) for kind in KINDS}
     return {
-        "decisions.md": render_outcomes((REPOSITORY / "docs" / "decisions.md").read_text(encoding="utf-8")),
-        "asyncapi.json": _json(asyncapi_of(version)),
-        "messages.md": render_messages(schemas, examples),
-        "metrics.md": render_metrics(),
-        "settings.md": render_reference(),
-        "trimtab.sample.toml": render_sample(),
-        **{f"schemas/{kind.schema_name}": _json(schemas[kind.type]) for kind in KINDS},
+        DECISIONS: render_outcomes((FOLDER / DECISIONS).read_text(encoding="utf-8")),
+        "reference/asyncapi.json": _json(asyncapi_of(version)),
+        "reference/messages.md": render_messages(schemas, examples),
+        "reference/metrics.md": render_metrics(),
+        "reference/settings.md": render_reference(),
+        "reference/trimtab.sample.toml": render_sample(),
+        **{f"reference/schemas/{kind.schema_name}": _json(schemas[kind.type]) for kind in KINDS},
     }
 
 
@@ -68,7 +71,7 @@ def _texts() -> dict[str, OutcomeText]:
     return texts
 
 
-main = command(render, REPOSITORY / "docs", owned="schemas/*")
+main = command(render, FOLDER, owned="reference/schemas/*")
 
 if __name__ == "__main__":
     main()

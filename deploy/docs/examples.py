@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 RECORDING = "tests/recordings/pulsar-3-brokers.ndjson.gz"
 """What most of the golden messages were taken from."""
 _MOVE = REPOSITORY / "tests" / "recordings" / "kafka-4-brokers.ndjson"
-"""The worked example of docs/throttling.md: two sweeps of a collector while four partitions move to broker 104."""
+"""The worked example of docs/use/throttling.md: two sweeps of a collector while four partitions move to broker 104."""
 
 
 def golden_messages(version: str) -> dict[str, Event]:

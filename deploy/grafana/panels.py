@@ -225,7 +225,7 @@ def _runbooks() -> builders.TextBoxVariable:
     return (
         builders.TextBoxVariable("runbooks")
         .label("Runbooks at")
-        .description("Base URL of docs/runbooks")
+        .description("Base URL of docs/run/runbooks")
         .default_value(RUNBOOKS)
         .current(dashboard.VariableOption(text=RUNBOOKS, value=RUNBOOKS))
         .hide(dashboard.VariableHide.HIDE_VARIABLE)

@@ -21,7 +21,7 @@ from deploy.local.prometheus import HttpServer, Prometheus
 DEPLOY = Path(__file__).parents[1]
 DASHBOARDS = DEPLOY / "grafana" / "dashboards"
 PROVISIONING = DEPLOY / "grafana" / "provisioning"
-RUNBOOKS = DEPLOY.parent / "docs" / "runbooks"
+RUNBOOKS = DEPLOY.parent / "docs" / "run" / "runbooks"
 INSTALL = "https://grafana.com/docs/grafana/latest/setup-grafana/installation/"
 _HOMES = ("..", "../share/grafana")
 """Its home in archives and in Homebrew, relative to the directory of the program."""

@@ -364,18 +364,18 @@ class Check(NamedTuple):
 _PAGES = "docs/"
 _WHERE = f"Pages below {_PAGES} come with trimtab's source, not with its package."
 _REACH = "Start the brokers, or correct the url and the connection's settings of [input] or [output]"
-_SECURITY = "See docs/security.md"
-_REFUSED = "See docs/operations.md, When the checkpoint is refused"
+_SECURITY = "See docs/run/security.md"
+_REFUSED = "See docs/run/operations.md, When the checkpoint is refused"
 _BRING_BACK = (
     "Bring it back as it was, at once: the controller ends within a minute, and does not start without it"
 )
 _LOOK_THERE = "Run trimtab doctor where the controller runs, in its directory and with its settings"
 _START = "Start it: trimtab run"
-_START_AGAIN = f"{_START}. Its exit code and log say why it ended (docs/operations.md, Exit codes)"
+_START_AGAIN = f"{_START}. Its exit code and log say why it ended (docs/run/operations.md, Exit codes)"
 _FAILING = "Remove the cause that it names: it goes on by itself, and nothing is lost"
-_STALLED = "See the other checks, the collector's log, and docs/runbooks/not-deciding.md"
+_STALLED = "See the other checks, the collector's log, and docs/run/runbooks/not-deciding.md"
 _LETTERS = "Run: trimtab rejected tail --from earliest --no-follow"
-_NOBODY = "See docs/runbooks/nobody-obeys.md"
+_NOBODY = "See docs/run/runbooks/nobody-obeys.md"
 CHECKS = (
     Check("addresses", "Do the brokers answer?", _REACH, _addresses),
     Check("permissions", "May the controller's user do what it has to do?", _SECURITY, _permissions),
@@ -386,7 +386,9 @@ CHECKS = (
     Check("lag", "How old are the newest report and the newest rounds?", _STALLED, _lag),
     Check("rejected", "What could not be used in the last hour?", _LETTERS, _rejected),
     Check("executors", "Does somebody carry the actions out?", _NOBODY, _executors),
-    Check("balancers", "Does another program balance?", "Find out which (docs/throttling.md)", _balancers),
+    Check(
+        "balancers", "Does another program balance?", "Find out which (docs/use/throttling.md)", _balancers
+    ),
     Check("versions", "Are they the same everywhere?", "Upgrade the older one", _versions),
 )
 """In such an order that a fault in one check explains faults in the next ones."""

@@ -1,7 +1,7 @@
 """``trimtab record``: input and control as records of a recording, in the order of their append times, in a file or a rotating folder.
 
 That is the order in which a controller that keeps up takes them, except that it takes the control records of a batch first.
-docs/operations.md says what differs. Invariants: each partition's records come in its order; for equal append times control
+docs/run/operations.md says what differs. Invariants: each partition's records come in its order; for equal append times control
 comes first; what is there when a pass begins is written by its end.
 
 A folder holds packed files of a limited size; the oldest are removed when all together exceed a limit. A file is whole after each flush,

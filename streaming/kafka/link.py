@@ -5,7 +5,7 @@ other machines, Spark's own connections must be secured (``spark.authenticate``,
 
 Kafka's description of a topic lists what the asking user may do there; without an authorizer that is everything. So a
 missing access control entry is named, with the command that adds it, instead of failing later and elsewhere.
-docs/security.md has the entries of every component. Nothing here connects.
+docs/run/security.md has the entries of every component. Nothing here connects.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -5,7 +5,7 @@ with ``--verbose`` only.
 
 A client does not survive a fork: it is made in the process that uses it. What a broker refuses is explained: the permission that
 is missing, and the command that grants it. Permissions belong to a token's role, and we cannot read the role from the token: the
-commands say ROLE. docs/security.md has the permissions of every component.
+commands say ROLE. docs/run/security.md has the permissions of every component.
 """
 
 import math

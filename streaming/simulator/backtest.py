@@ -1,7 +1,7 @@
 """``trimtab backtest``: what settings would have done to a recorded cluster.
 
 Open loop: every candidate decides on what was recorded, and nothing it decides has an effect. Closed loop: what it decides changes what
-the brokers report afterwards. The model, its assumptions and its limits are on the page docs/backtest.md.
+the brokers report afterwards. The model, its assumptions and its limits are on the page docs/use/backtest.md.
 
 A first pass over the recording learns what traffic costs the brokers of each cluster, as the controller learns it
 (``policies.costs``). Every candidate then reads the recording again from its beginning, in any process.

@@ -217,7 +217,7 @@ _OBJECT_STORE_MOUNTS = frozenset(
 names both among its limitations."""
 _INSTEAD = (
     "Set spark.checkpoint to HDFS, a disk, NFS, or the URL of an object store with conditional writes "
-    "(docs/scaling.md, Where the checkpoint may be)"
+    "(docs/run/scaling.md, Where the checkpoint may be)"
 )
 
 

@@ -1,4 +1,4 @@
-"""Run the parts, print their rows as they come, and write ``docs/benchmarks.md`` after a whole run, or with ``--write``.
+"""Run the parts, print their rows as they come, and write ``docs/understand/benchmarks.md`` after a whole run, or with ``--write``.
 
 Exit code 1 when a limit is missed, so that it is seen (not with ``--quick``); the page is written all the same.
 """
@@ -23,7 +23,7 @@ from tests.bench.splits import measure_splits
 from tests.bench.throttle_live import measure_throttle_live
 from tests.bench.throttles import measure_kafka_rounds, measure_throttles
 
-PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "understand" / "benchmarks.md"
 
 
 class Part(Protocol):
@@ -97,7 +97,9 @@ def _arguments() -> argparse.Namespace:
         "--quick", action="store_true", help="few repetitions, to see whether it works, not how quick it is"
     )
     parser.add_argument(
-        "--write", action="store_true", help="with --only: put these sections into docs/benchmarks.md"
+        "--write",
+        action="store_true",
+        help="with --only: put these sections into docs/understand/benchmarks.md",
     )
     return parser.parse_args()
 

@@ -1,6 +1,6 @@
 """Real copies of every kind on three local brokers with two disks each: foretold and measured, and what producers feel.
 
-``python -m tests.bench --only copies-live`` draws ``docs/throttling-recovery.svg``, ``-disks.svg`` and ``-all.svg``. A broker that comes
+``python -m tests.bench --only copies-live`` draws ``docs/use/throttling-recovery.svg``, ``-disks.svg`` and ``-all.svg``. A broker that comes
 back without trimtab is measured as well: what producers feel then is what the throttle is for. It needs Linux and root, see ``Network``.
 """
 
@@ -27,7 +27,7 @@ from tests.support.network import Network
 from tests.support.processes import TRIMTAB, Child, ask, command, until
 from tests.support.stage import Stage
 
-_DOCS = Path(__file__).parents[2] / "docs"
+_DOCS = Path(__file__).parents[2] / "docs" / "use"
 _MB = 1_000_000
 _WRITES = _MB // 2
 _RATE = 3 * _MB

@@ -1,7 +1,7 @@
 """How the cost of a round grows with clusters, brokers and bundles: `python -m tests.bench.scaling`.
 
 One controller on this machine decides loads of growing size, each of new clusters; what its processes use for a round
-is measured (as CPU time, which other programs disturb less than elapsed time) and written into docs/scaling.md, between
+is measured (as CPU time, which other programs disturb less than elapsed time) and written into docs/run/scaling.md, between
 its markers.
 """
 
@@ -19,7 +19,7 @@ from tests.bench.loads import CLUSTER, ROUND_MS, Fleet
 from tests.bench.report import machine, percentile, today
 from tests.bench.running import Clients, bench, on_kafka, run
 
-PAGE = Path(__file__).parents[2] / "docs" / "scaling.md"
+PAGE = Path(__file__).parents[2] / "docs" / "run" / "scaling.md"
 BUSY_SHARE = 0.5
 """How much of a core the sizing lets a controller use, so that it catches up twice as fast as it falls behind."""
 

@@ -3,7 +3,7 @@
 ``python -m tests.bench.simulations --policy fleet-planner --kinds scale-out surge --seeds 1-10``
 
 Seeds 1 to 99 are for tuning. Seeds from 1000 on are for judging: whoever has looked at the runs of one of them has used it up. The page
-``docs/simulations.md`` has seeds of its own.
+``docs/understand/simulations.md`` has seeds of its own.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """A real reassignment on three local brokers: predicted, observed and measured, and the picture of it in the docs.
 
-Run it alone: ``python -m tests.bench --only throttle-live``; it writes ``docs/throttling-move.svg``, drawn here because nothing else
+Run it alone: ``python -m tests.bench --only throttle-live``; it writes ``docs/use/throttling-move.svg``, drawn here because nothing else
 draws charts.
 """
 
@@ -33,7 +33,7 @@ class Line:
     is_dashed: bool = False
 
 
-PICTURE = Path(__file__).parents[2] / "docs" / "throttling-move.svg"
+PICTURE = Path(__file__).parents[2] / "docs" / "use" / "throttling-move.svg"
 CLUSTER = "kafka-1"
 _MB = 1_000_000
 _ASSIGNED = {0: (1, 2), 1: (2, 1)}

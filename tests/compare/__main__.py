@@ -1,4 +1,4 @@
-"""Balancers side by side on a real Pulsar: ``python -m tests.compare`` runs what has no row yet, ``--page`` writes docs/comparison.md.
+"""Balancers side by side on a real Pulsar: ``python -m tests.compare`` runs what has no row yet, ``--page`` writes docs/understand/comparison.md.
 
 ``--only hot-broker/trimtab-fleet-planner/1`` runs one cell (any part may be left out: ``hot-broker``). A row is added to
 ``tests/compare/results.ndjson`` after each run, so a series can be ended and goes on later; ``--again`` runs a cell anew and replaces its
@@ -93,7 +93,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--only", action="append", default=[], metavar="SCENARIO/BALANCER/SEED", help="run these cells"
     )
     parser.add_argument(
-        "--page", action="store_true", help="run nothing, write docs/comparison.md from the rows"
+        "--page", action="store_true", help="run nothing, write docs/understand/comparison.md from the rows"
     )
     parser.add_argument("--again", action="store_true", help="also cells that have a row")
     parser.add_argument("--until", metavar="HH:MM", help="begin no run after this time of day")

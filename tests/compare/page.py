@@ -1,4 +1,4 @@
-"""``docs/comparison.md`` and its pictures, from the rows that runs left; nothing is run for it."""
+"""``docs/understand/comparison.md`` and its pictures, from the rows that runs left; nothing is run for it."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from tests.compare.balancers import BALANCERS, RATE_PARTS, TIME_PARTS
 from tests.compare.judging import SPREAD_POINTS, SPREAD_RATIO
 from tests.compare.scenarios import CARD_GBIT_PER_S, SCENARIOS, Scenario
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "understand"
 PAGE = DOCS / "comparison.md"
 Row = Mapping[str, Any]
 

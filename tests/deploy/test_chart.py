@@ -106,7 +106,7 @@ def test_dashboards_and_rules_of_the_chart_are_those_beside_it():
 
 
 def test_the_chart_asks_for_the_memory_of_the_largest_measured_load_and_a_quarter_more():
-    page = (ROOT / "docs/scaling.md").read_text()
+    page = (ROOT / "docs/run/scaling.md").read_text()
     head = next(line for line in page.splitlines() if line.startswith("| clusters |")).split("|")
     place = next(number for number, name in enumerate(head) if name.strip() == "resident, MiB")
     rows = [line.split("|") for line in page.splitlines() if re.match(r"\| \d+ \| \d+ \|", line)]

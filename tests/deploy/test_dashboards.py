@@ -123,7 +123,7 @@ def test_runbooks_that_panels_link_to_exist(path: Path):
     for url in links:
         base, _, name = url.rpartition("/")
         assert base == "${runbooks}"
-        assert (ROOT / "docs/runbooks" / name).is_file(), url
+        assert (ROOT / "docs/run/runbooks" / name).is_file(), url
 
 
 @BOARDS

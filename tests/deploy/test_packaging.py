@@ -191,8 +191,8 @@ def test_composes_own_loader_refuses_what_is_not_in_the_specification(tmp_path: 
     assert "network_mood" in done.stderr
 
 
-def test_the_readme_leads_from_the_demo_to_the_dashboards_in_two_commands():
-    page = (DEPLOY.parent / "README.md").read_text()
+def test_the_page_of_the_demos_leads_from_a_demo_to_the_dashboards_in_two_commands():
+    page = (DEPLOY.parent / "docs" / "start" / "demo.md").read_text()
     block = next(each for each in page.split("```")[1::2] if "docker compose" in each)
     commands = [line.partition("#")[0].split() for line in block.strip().splitlines()]
     up, look = commands
@@ -256,7 +256,7 @@ def test_systemd_understands_the_unit(unit: Path, tmp_path: Path):
 
 
 def test_the_page_says_of_every_exit_code_what_becomes_of_it_under_systemd():
-    page = (ROOT / "docs" / "operations.md").read_text()
+    page = (ROOT / "docs" / "run" / "operations.md").read_text()
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
     rows = {int(row[0]): row for row in cells if len(row) == 5 and row[0].isdigit()}
     codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}

@@ -17,7 +17,7 @@ from tests.support.programs import promtool
 from tests.support.queries import ROOT, RULES, Asked, alerts, asked_by_rules, problems
 
 CASES = sorted((Path(__file__).parent / "rules").glob("*.test.yml"))
-RUNBOOKS = ROOT / "docs/runbooks"
+RUNBOOKS = ROOT / "docs/run/runbooks"
 HEADINGS = ("## What it means", "## What to look at", "## What to do")
 
 

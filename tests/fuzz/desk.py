@@ -27,7 +27,7 @@ from streaming.transport.intake import (
 )
 from tests.fuzz.traffic import Traffic
 
-SCHEMAS = Path(__file__).parents[2] / "docs/schemas"
+SCHEMAS = Path(__file__).parents[2] / "docs/reference/schemas"
 SOURCE = "/trimtab/fuzz"
 MAX_RECORD_BYTES = 1024 * 1024
 MAX_OUTPUT_BYTES = 1_000_000

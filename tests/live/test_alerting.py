@@ -1,4 +1,4 @@
-"""A real Prometheus with our rules and a real Alertmanager with the configuration of docs/alerting.md tell people."""
+"""A real Prometheus with our rules and a real Alertmanager with the configuration of docs/run/alerting.md tell people."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from tests.support.programs import need
 
 pytestmark = pytest.mark.live
 
-PAGE = ROOT / "docs" / "alerting.md"
+PAGE = ROOT / "docs" / "run" / "alerting.md"
 
 
 class Alertmanager(HttpServer):

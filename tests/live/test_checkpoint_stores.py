@@ -124,7 +124,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
 
 @pytest.fixture(scope="module")
 def conf(store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """As docs/scaling.md has it: the jars in a directory on the class path, and where the store is."""
+    """As docs/run/scaling.md has it: the jars in a directory on the class path, and where the store is."""
     jars = tmp_path_factory.mktemp("jars")
     for jar in ensure(S3_LOCK):
         (jars / jar.name).symlink_to(jar)
@@ -163,7 +163,7 @@ def test_without_conditional_writes_it_is_refused_with_the_remedy(conf: dict[str
     said = promises_of(f"s3a://{LACKS}/promises", conf)
     assert "cannot create a file on the condition that it does not exist" in said["refused"]
     assert "Conditional Writes Unavailable" in said["refused"]
-    assert "docs/scaling.md" in said["refused"]
+    assert "docs/run/scaling.md" in said["refused"]
     assert said["left"] == []
 
 

@@ -1,4 +1,4 @@
-"""The example consumer of docs/consumers.md carries out what it should and leaves alone what it must not.
+"""The example consumer of docs/reference/consumers.md carries out what it should and leaves alone what it must not.
 
 Kafka is real; the two admin calls are answered here, by something that looks like a broker and knows what it owns.
 """
@@ -24,7 +24,7 @@ from tests.support.stage import Stage
 
 pytestmark = pytest.mark.live
 
-EXAMPLE = ROOT / "docs" / "examples" / "carry_out_unloads.py"
+EXAMPLE = ROOT / "docs" / "reference" / "examples" / "carry_out_unloads.py"
 OWNED = "shop/orders/0x80000000_0xa0000000"
 
 

@@ -72,7 +72,7 @@ NOT_FROM_HERE = [
 ]
 
 
-OPERATIONS, CLOCKS = "docs/operations.md", "timedatectl"
+OPERATIONS, CLOCKS = "docs/run/operations.md", "timedatectl"
 
 
 def topics(**seen: Any) -> dict[str, Any]:
@@ -234,13 +234,13 @@ WARNINGS: list[tuple[str, dict[str, Any], str, str]] = [
         "balancers",
         {"rounds": heard(THROTTLED)},
         "another program has set throttles: leader:1",
-        "docs/throttling.md",
+        "docs/use/throttling.md",
     ),
     (
         "balancers",
         {"rounds": heard(LEFT)},
         "leader:1, and nothing is copied: they stay, and hold back what moves next",
-        "docs/throttling.md",
+        "docs/use/throttling.md",
     ),
     ("rejected", {"rejected": {"not-json": 500}}, MANY_REJECTED, "trimtab rejected tail"),
 ]

@@ -78,7 +78,7 @@ def pages() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def schemas(pages: dict[str, str]) -> dict[str, Json]:
-    return {kind.type: json.loads(pages[f"schemas/{kind.schema_name}"]) for kind in KINDS}
+    return {kind.type: json.loads(pages[f"reference/schemas/{kind.schema_name}"]) for kind in KINDS}
 
 
 @pytest.fixture(scope="module")
@@ -266,12 +266,13 @@ def test_every_reference_of_asyncapi_and_of_the_schemas_resolves(pages: dict[str
         document = json.loads(text)
         for reference in references(document):
             file, _, pointer = reference.partition("#")
-            assert not file or file in pages, f"{page} refers to {reference}"
-            assert resolve(json.loads(pages[file]) if file else document, pointer)
+            target = str(Path(page).parent / file) if file else page
+            assert target in pages, f"{page} refers to {reference}"
+            assert resolve(json.loads(pages[target]), pointer)
 
 
 def test_asyncapi_names_topics_keys_and_the_epoch_of_every_message(pages: dict[str, str]):
-    document = json.loads(pages["asyncapi.json"])
+    document = json.loads(pages["reference/asyncapi.json"])
     topics = {channel["address"]: set(channel["messages"]) for channel in document["channels"].values()}
     assert topics["trimtab.control"] == {CONTROL}
     assert topics["trimtab.actions.dry-run"] == ACTIONS
@@ -286,7 +287,7 @@ def test_asyncapi_names_topics_keys_and_the_epoch_of_every_message(pages: dict[s
 def test_the_page_of_messages_shows_types_fields_and_attributes(
     pages: dict[str, str], schemas: dict[str, Json]
 ):
-    page = pages["messages.md"]
+    page = pages["reference/messages.md"]
     chapters = dict(re.findall(r"^## `?([^`\n]+)`?\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     assert set(chapters) == {"The envelope", *schemas}
     attributes = set(re.findall(r"^\| `(\w+)` ", chapters["The envelope"], re.MULTILINE))
@@ -301,15 +302,17 @@ def test_the_page_of_metrics_names_every_metric_that_is_scraped(pages: dict[str,
     scraped = generate_latest(metrics_page._used_families()).decode()
     names = {family.name for family in text_string_to_metric_families(scraped)}
     names -= {name for name in names if name.endswith("_created")}
-    shown = set(re.findall(r"^\| `(\w+)` \| (?:counter|gauge|histogram)", pages["metrics.md"], re.MULTILINE))
+    shown = set(
+        re.findall(r"^\| `(\w+)` \| (?:counter|gauge|histogram)", pages["reference/metrics.md"], re.MULTILINE)
+    )
     assert {name.removesuffix("_total") for name in shown} == names
 
 
 def test_check_names_each_missing_stale_and_surplus_page(pages: dict[str, str], tmp_path: Path):
-    write(pages, tmp_path, owned="schemas/*")
-    (tmp_path / "messages.md").unlink()
-    (tmp_path / "settings.md").write_text("# Settings\n", encoding="utf-8")
-    (tmp_path / "schemas" / "trimtab.gone.v1.schema.json").write_text("{}", encoding="utf-8")
+    write(pages, tmp_path, owned="reference/schemas/*")
+    (tmp_path / "reference/messages.md").unlink()
+    (tmp_path / "reference/settings.md").write_text("# Settings\n", encoding="utf-8")
+    (tmp_path / "reference/schemas" / "trimtab.gone.v1.schema.json").write_text("{}", encoding="utf-8")
     (tmp_path / "written-by-hand.md").write_text("stays\n", encoding="utf-8")
 
     checked = CliRunner().invoke(main, ["--check", "--to", str(tmp_path)])
@@ -317,17 +320,17 @@ def test_check_names_each_missing_stale_and_surplus_page(pages: dict[str, str], 
     assert checked.exit_code == 1
     named_paths = re.findall(rf"^{re.escape(str(tmp_path))}/(\S+) is (\w+)", checked.stderr, re.MULTILINE)
     assert named_paths == [
-        ("messages.md", "missing"),
-        ("settings.md", "stale"),
-        ("schemas/trimtab.gone.v1.schema.json", "surplus"),
+        ("reference/messages.md", "missing"),
+        ("reference/settings.md", "stale"),
+        ("reference/schemas/trimtab.gone.v1.schema.json", "surplus"),
     ]
 
 
 def test_writing_anew_mends_what_check_found(pages: dict[str, str], tmp_path: Path):
-    (tmp_path / "schemas").mkdir()
-    (tmp_path / "schemas" / "trimtab.gone.v1.schema.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "reference/schemas").mkdir(parents=True)
+    (tmp_path / "reference/schemas" / "trimtab.gone.v1.schema.json").write_text("{}", encoding="utf-8")
 
     assert CliRunner().invoke(main, ["--to", str(tmp_path)]).exit_code == 0
 
-    assert problems(pages, tmp_path, owned="schemas/*") == []
+    assert problems(pages, tmp_path, owned="reference/schemas/*") == []
     assert CliRunner().invoke(main, ["--check", "--to", str(tmp_path)]).exit_code == 0

@@ -195,7 +195,7 @@ def test_what_brokers_say_only_to_who_does_it_is_not_checked():
         input=InputSettings(url="kafka://k:9092", security=user), controller=ControllerSettings(name="x")
     )
     found = wrong("permissions", settings=settings, processes=[], rounds=[])
-    assert (found.outcome, found.remedy) == ("not checked", "See docs/security.md")
+    assert (found.outcome, found.remedy) == ("not checked", "See docs/run/security.md")
 
 
 def test_the_page_has_the_worst_first_and_what_to_do_below():
@@ -213,7 +213,7 @@ def test_the_page_has_the_worst_first_and_what_to_do_below():
 
 
 def test_the_page_about_it_has_every_check():
-    page = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "run" / "doctor.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+)` \|", page.partition("## The checks")[2], re.MULTILINE) == [
         check.name for check in CHECKS
     ]

@@ -39,7 +39,7 @@ NOT_OURS_TO_READ = {
 
 
 def schema(name: str) -> dict[str, Any]:
-    text = (ROOT / "docs" / "schemas" / KIND_OF[name].schema_name).read_text()
+    text = (ROOT / "docs" / "reference" / "schemas" / KIND_OF[name].schema_name).read_text()
     return dict(json.loads(text))
 
 

@@ -27,7 +27,7 @@ from streaming.transport.errors import ADOPT, SKIP_LOST
 ROOT = Path(__file__).parents[2]
 PULSAR, DECISIONS, LIMITS, SPLITTING, THROTTLING = (
     (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    for page in ("pulsar", "decisions", "limits", "splitting", "throttling")
+    for page in ("use/pulsar", "understand/decisions", "reference/limits", "use/splitting", "use/throttling")
 )
 
 
@@ -35,20 +35,30 @@ def run(*arguments: str, given: str | None = None) -> Result:
     return CliRunner().invoke(main, arguments, input=given)
 
 
-def test_the_decision_in_the_readme_is_the_first_one_of_the_recording():
+def is_part_of(shown: Any, whole: Any) -> bool:
+    if isinstance(shown, dict) and isinstance(whole, dict):
+        return all(name in whole and is_part_of(value, whole[name]) for name, value in shown.items())
+    return bool(shown == whole)
+
+
+def test_the_decision_in_the_readme_is_part_of_the_first_one_of_the_recording():
     recording = ROOT / "tests" / "recordings" / "pulsar-3-brokers.ndjson.gz"
     config = str(recording.with_name("pulsar-3-brokers.toml"))
     done = run("replay", "--config", config, "--only", "actions", str(recording))
     shown = re.search(
         r"<!-- decision: .*? -->\n```json\n(.*?)\n```", (ROOT / "README.md").read_text(), re.DOTALL
     )
-    assert json.loads(shown[1]) == json.loads(done.stdout.splitlines()[0])
+    assert is_part_of(json.loads(shown[1]), json.loads(done.stdout.splitlines()[0]))
 
 
-LINKING = ["README", "ARCHITECTURE", *(f"docs/{page}" for page in ("decisions", "operations", "scaling"))]
+LINKING = [
+    "README",
+    "ARCHITECTURE",
+    *(f"docs/{page}" for page in ("understand/decisions", "run/operations", "run/scaling")),
+]
 
 
-@pytest.mark.parametrize("page", [*LINKING, "docs/deployment"])
+@pytest.mark.parametrize("page", [*LINKING, "docs/run/deployment"])
 def test_every_file_that_a_page_links_to_is_there(page: str):
     path = ROOT / f"{page}.md"
     for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text()):

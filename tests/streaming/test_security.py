@@ -38,7 +38,7 @@ from tests.streaming.commands import leaves
 
 SECRET = "hush-hush"  # noqa: S105  stands in for one
 SASL = '[input]\nurl = "kafka://b:9093"\n[input.security]\nprotocol = "sasl_ssl"\nusername = "trimtab"\n'
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "run"
 
 
 def loaded(tmp_path: Path, toml: str, **environ: str) -> Settings:

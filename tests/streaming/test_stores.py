@@ -86,7 +86,7 @@ def test_a_store_that_breaks_one_is_refused_with_the_remedy_before_anything_is_b
     assert str(refusal.value).startswith(
         f"the checkpoint s3a://b/c cannot be used: its store {why}. Set spark"
     )
-    assert "docs/scaling.md" in str(refusal.value)
+    assert "docs/run/scaling.md" in str(refusal.value)
     assert list(tmp_path.iterdir()) == [], "the trial is cleared away"
 
 

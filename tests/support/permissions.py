@@ -1,4 +1,4 @@
-"""Who may do what on a Kafka or Pulsar with access control: docs/security.md, what is granted and taken back, and events to try it with."""
+"""Who may do what on a Kafka or Pulsar with access control: docs/run/security.md, what is granted and taken back, and events to try it with."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -61,8 +61,8 @@ class Entry(NamedTuple):
 
 
 def documented(component: str) -> list[Entry]:
-    """The rows of a component's table in docs/security.md."""
-    page = (ROOT / "docs" / "security.md").read_text()
+    """The rows of a component's table in docs/run/security.md."""
+    page = (ROOT / "docs" / "run" / "security.md").read_text()
     chapter = page.split(f"### {component}\n", 1)[1].split("\n##", 1)[0]
     rows = re.findall(r"^\| ([a-z-]+) `([^`]+)` \| ([A-Za-z, ]+) \|", chapter, flags=re.MULTILINE)
     found = [
@@ -71,7 +71,7 @@ def documented(component: str) -> list[Entry]:
         if kind in RESOURCES
         for operation in its.split(", ")
     ]
-    assert found, f"docs/security.md has no permissions of {component}"
+    assert found, f"docs/run/security.md has no permissions of {component}"
     return found
 
 
@@ -178,7 +178,7 @@ class Grant(NamedTuple):
 
 def granted(component: str) -> list[Grant]:
     """The row of a component."""
-    page = (ROOT / "docs" / "security.md").read_text()
+    page = (ROOT / "docs" / "run" / "security.md").read_text()
     (row,) = re.findall(rf"^\| `{re.escape(component)}`[^|]*\|([^|]*)\|([^|]*)\|$", page, flags=re.MULTILINE)
     actions: tuple[AuthAction, AuthAction] = ("produce", "consume")
     found = [
@@ -186,7 +186,7 @@ def granted(component: str) -> list[Grant]:
         for action, cell in zip(actions, row, strict=True)
         for topic in re.findall(r"`([^`]+)`", cell)
     ]
-    assert found, f"docs/security.md has no permissions of {component}"
+    assert found, f"docs/run/security.md has no permissions of {component}"
     return found
 
 

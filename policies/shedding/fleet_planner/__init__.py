@@ -83,7 +83,7 @@ OUTCOME_TEXTS: Final[Mapping[str, OutcomeText]] = {
     ),
     "promises-failed": OutcomeText(
         meaning="most of the last unloads did not help as they should have",
-        advice="see the finding `failed-promises`, and the [runbook](runbooks/promises-failed.md)",
+        advice="see the finding `failed-promises`, and the [runbook](../run/runbooks/promises-failed.md)",
         remedy="unloads have to help again, see the finding failed-promises, or: `trimtab resume`",
         is_hold=True,
     ),

@@ -242,4 +242,4 @@ def test_the_sample_file_uncommented_is_the_defaults(tmp_path: Path):
     ("page", "render"), [("settings.md", render_reference), ("trimtab.sample.toml", render_sample)]
 )
 def test_the_pages_in_docs_are_up_to_date(page: str, render: Callable[[], str]):
-    assert (ROOT / "docs" / page).read_text(encoding="utf-8") == render(), "run `make docs`"
+    assert (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8") == render(), "run `make docs`"

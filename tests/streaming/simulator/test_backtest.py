@@ -77,7 +77,7 @@ def test_in_the_example_of_the_docs_the_fleet_planner_finishes_and_the_page_tell
     done = backtest(*TWO_POLICIES[2:], example).stdout
     table = done[done.index("demo, closed loop") :].split("\n\n")
     assert re.search("^fleet-planner .* 100 ", table[0], re.MULTILINE), "it ends balanced"
-    docs = (ROOT / "docs" / "backtest.md").read_text()
+    docs = (ROOT / "docs" / "use" / "backtest.md").read_text()
     assert table[0] in docs
     assert table[1] in docs
     assert table[1] in (ROOT / "README.md").read_text()

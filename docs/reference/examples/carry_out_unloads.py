@@ -3,7 +3,7 @@
     python carry_out_unloads.py --bootstrap broker:9092 --cluster east-1
 
 Needs kafka-python and nothing else. Prints a line for every action: what was done with it, and why. Every check below is
-one a consumer has to make; docs/consumers.md says why.
+one a consumer has to make; docs/reference/consumers.md says why.
 """
 
 import argparse
