@@ -38,6 +38,8 @@ _SHOWN = (
 _INTRODUCTION = """\
 # Simulations
 
+For whoever chooses a policy, or doubts one. Afterwards you know what each does to fleets in trouble, and what the model leaves out.
+
 `trimtab simulate` balances a fleet that does not exist with the controller that runs live, with all its guards and budgets, and counts
 what each policy does to it. It needs no broker. This page shows the figures of all policies that are worth comparing, and says what
 the model assumes.

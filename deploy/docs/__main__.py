@@ -1,6 +1,6 @@
 """``python -m deploy.docs [--check]``: write the generated documentation, or say what of it is stale.
 
-One table is part of a page that people write: what a policy says of a pair or broker, in ``docs/understand/decisions.md``.
+One table is part of a page that people write: what a policy says of a pair or broker, in ``docs/understand/outcomes.md``.
 """
 
 import json
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deploy.docs.asyncapi import asyncapi_of
+from deploy.docs.commands_page import render_commands
 from deploy.docs.examples import REPOSITORY, golden_messages
 from deploy.docs.messages_page import render_messages
 from deploy.docs.metrics_page import render_metrics
@@ -19,7 +20,7 @@ from policies.shedding.registry import POLICIES
 from streaming.settings.reference import render_reference, render_sample
 
 FOLDER = REPOSITORY / "docs"
-DECISIONS = "understand/decisions.md"
+OUTCOMES = "understand/outcomes.md"
 
 
 def render() -> dict[str, str]:
@@ -29,7 +30,8 @@ def render() -> dict[str, str]:
     examples = golden_messages(version)
     schemas = {kind.type: schema_of(kind, examples[kind.type]) for kind in KINDS}
     return {
-        DECISIONS: render_outcomes((FOLDER / DECISIONS).read_text(encoding="utf-8")),
+        OUTCOMES: render_outcomes((FOLDER / OUTCOMES).read_text(encoding="utf-8")),
+        "reference/commands.md": render_commands(),
         "reference/asyncapi.json": _json(asyncapi_of(version)),
         "reference/messages.md": render_messages(schemas, examples),
         "reference/metrics.md": render_metrics(),

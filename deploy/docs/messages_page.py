@@ -21,6 +21,8 @@ _HEAD = f"""\
 
 <!-- Written by `python -m deploy.docs`; edit the structs, not this page. -->
 
+For whoever sends to trimtab or reads from it. Afterwards you know every field of every message, with an example of each.
+
 Every record is one CloudEvent 1.0 in structured JSON, and its key is the cluster's name. The JSON Schemas of whole
 events are in [schemas/](schemas), with whole examples; topics, keys and headers in [asyncapi.json](asyncapi.json).
 

@@ -28,6 +28,8 @@ _HEAD = """\
 
 <!-- Written by `python -m deploy.docs`; edit streaming/contract/families.py, not this page. -->
 
+For whoever draws a panel or writes an alert. Afterwards you know every metric, its labels and their values.
+
 Each program serves its metrics at `/metrics` in the Prometheus format, beside `/healthz` and `/readyz`. Names that begin
 with `trimtab_collector_` belong to `trimtab collect`, with `trimtab_executor_` to `trimtab execute`; all
 others belong to the controller. Its counters rise when a batch has been published; a batch that is skipped because it was already published does not count. Bundles and topics are never labels,

@@ -187,7 +187,7 @@ _BALANCE = [
 _HELD_BACK = [
     bars(
         "Bundles held back",
-        "Bundles that were not moved although their broker fired, by reason; docs/understand/decisions.md says "
+        "Bundles that were not moved although their broker fired, by reason; docs/understand/outcomes.md says "
         "what to do about each.",
         each_step(families.CANDIDATES, UNLOADS, _NOT_HELD, by="cluster, outcome"),
     ),

@@ -50,7 +50,7 @@ _STAY = {
     "two-balancers": "are held because Pulsar balances, too",
     "unsettled-broker": "wait until the reports show the last move",
 }
-"""Why bundles stay, by outcome, in the plural; ``docs/understand/decisions.md`` explains each."""
+"""Why bundles stay, by outcome, in the plural; ``docs/understand/outcomes.md`` explains each."""
 _SINGULARS = {"are": "is", "do": "does", "have": "has", "would": "would"}
 
 

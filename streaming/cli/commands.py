@@ -36,7 +36,7 @@ class _Place(NamedTuple):
     """Whether it runs until it is asked to stop."""
 
 
-_GROUPS = {
+GROUPS = {
     "Run it": {
         "topics": _Place("topics", "Make and check the topics."),
         "run": _Place("services", "Read load reports, decide, publish exactly once.", is_endless=True),
@@ -78,7 +78,7 @@ _GROUPS = {
     },
 }
 """The commands by what a person wants to do."""
-_PLACES = {name: place for group in _GROUPS.values() for name, place in group.items()}
+_PLACES = {name: place for group in GROUPS.values() for name, place in group.items()}
 
 
 class _Commands(click.Group):
@@ -120,7 +120,7 @@ class _Commands(click.Group):
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        for title, group in _GROUPS.items():
+        for title, group in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, place.summary) for name, place in group.items()])
 

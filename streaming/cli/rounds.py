@@ -91,7 +91,7 @@ REMEDIES = {
     "two-balancers": "Pulsar's own shedding and splitting have to be off",
     "unsettled-broker": "the reports have to show the last unload of its broker",
 }
-"""What would have to change for a bundle to move, for each reason of a guard or bundle; docs/understand/decisions.md explains the reasons.
+"""What would have to change for a bundle to move, for each reason of a guard or bundle; docs/understand/outcomes.md explains the reasons.
 Those of a policy are declared with it."""
 
 

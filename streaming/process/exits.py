@@ -13,24 +13,27 @@ import click
 from streaming.process.logs import logs_objects
 
 OK = 0
+"""Done, or stopped on request."""
 FAILED = 1
-"""An unforeseen error; the traceback is printed."""
+"""An unforeseen error, such as the end of Spark's JVM; the log or the traceback has the cause."""
 WRONG_USE = 2
 """Options or settings are wrong; nothing was started."""
 INFEASIBLE = 3
-"""The requested plan was worked out and printed, but neither it nor its batches would ever end."""
+"""``trimtab throttle plan``: the plan was printed, but neither it nor its ``--batches`` would ever end."""
 FENCED = 4
-"""Another controller of the same name has taken over; do not restart this one."""
+"""Another controller of the same name has taken over; do not restart this one, or the two fence each other again and again."""
 REFUSED = 5
-"""What trimtab works with is not as it must be: the cluster, its topics, the checkpoint, a disk, a port; the message names the remedy."""
+"""What trimtab works with is not as it must be: the cluster, its topics, the checkpoint, a disk, a port; the message names
+the remedy. ``trimtab doctor``: there is a problem."""
 UNREACHABLE = 6
 """Brokers, or the checkpoint's store, did not answer; a program that runs on waits ``controller.start_wait_s`` for them. Start it again."""
 NOT_ACKNOWLEDGED = 7
-"""A control event was written, and no controller obeyed it while ``--wait`` waited."""
+"""A command with ``--wait``: its event was written, and no controller obeyed it in time, a drain cannot end, or an approved action
+was not published; see ``trimtab status``."""
 NOT_FOUND = 8
-"""What a command asked for is not there, or not there yet."""
+"""The round, action, cluster or record that a command asked for is not there, or not there yet; the message says where to look."""
 PARTIAL = 9
-"""A plan was printed, and parts of the request are not in it; they are named with the reason."""
+"""``trimtab throttle plan``: a plan was printed, and parts of the request are not in it; they are named with the reason."""
 
 FINAL = (WRONG_USE, FENCED, REFUSED)
 """After these a supervisor must not restart the process: it would end the same way, or two controllers would fence each other

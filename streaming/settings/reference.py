@@ -39,6 +39,8 @@ _REFERENCE_HEAD = """\
 
 <!-- Written by `trimtab config --reference`; edit the declarations, not this page. -->
 
+For whoever writes a `trimtab.toml`. Afterwards you know what can be set, within which bounds, and what holds if it is not.
+
 Settings come from four places, each of which overrides the one before: the defaults below, the file `trimtab.toml` of
 the working directory (or the one named by `--config`), the environment, and flags. A variable is `TRIMTAB_` and the
 path in capitals, joined by two underscores: `TRIMTAB_PULSAR__ROUNDS__LENGTH_S=10`. Lists and tables with free names

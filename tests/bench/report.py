@@ -81,6 +81,8 @@ def _head(missed: int) -> list[str]:
     return [
         "# Benchmarks",
         "",
+        "For whoever asks how fast it is. Afterwards you know the figures, the machine they were measured on, and the limits they are held to.",
+        "",
         "Written by `make bench` (`python -m tests.bench`); one part alone, also into this page: `python -m tests.bench --only NAME --write`.",
         "",
         *(f"* {line}" for line in machine()),

@@ -62,7 +62,7 @@ print(json.dumps({
     "difference": value("trimtab_difference_points", {"cluster": "east-1"}),
     "family": families.DIFFERENCE.text,
     "reference": "## `[pulsar.turn_taker]`" in render_reference(),
-    "page": "| `waits` | its turn has not come |" in render_outcomes(Path("docs/understand/decisions.md").read_text()),
+    "page": "| `waits` | its turn has not come |" in render_outcomes(Path("docs/understand/outcomes.md").read_text()),
     "remedy": examined_remedy_of("waits", "turn-taker"),
 }))
 """

@@ -72,7 +72,7 @@ NOT_FROM_HERE = [
 ]
 
 
-OPERATIONS, CLOCKS = "docs/run/operations.md", "timedatectl"
+RECOVER, CLOCKS = "docs/run/recover.md", "timedatectl"
 
 
 def topics(**seen: Any) -> dict[str, Any]:
@@ -116,13 +116,13 @@ PROBLEMS: list[tuple[str, dict[str, Any], str, str]] = [
         "checkpoint",
         {"checkpoint": REFUSED_CHECKPOINT, **ENDED},
         "run that one, or start over with --fresh",
-        OPERATIONS,
+        RECOVER,
     ),
     (
         "checkpoint",
         {"checkpoint": NO_CHECKPOINT, **ENDED},
         "was deleted or replaced by a new one",
-        OPERATIONS,
+        RECOVER,
     ),
     (
         "checkpoint",
@@ -138,23 +138,23 @@ PROBLEMS: list[tuple[str, dict[str, Any], str, str]] = [
             "processes": [process(age_s=60.0, checkpoint=place_of("checkpoint"))],
         },
         "was deleted or replaced by a new one",
-        OPERATIONS,
+        RECOVER,
     ),
     (
         "checkpoint",
         {"lost": LOST, **ENDED},
         "not read yet (trimtab.input, partition 0: records after 3:7, reading goes on from 9:-1): go on with --skip-lost",
-        OPERATIONS,
+        RECOVER,
     ),
-    ("checkpoint", {"marker": DELETED, **ENDED}, "belongs to another query", OPERATIONS),
-    ("checkpoint", {"marker": OLDER, **ENDED}, "older than what was published", OPERATIONS),
+    ("checkpoint", {"marker": DELETED, **ENDED}, "belongs to another query", RECOVER),
+    ("checkpoint", {"marker": OLDER, **ENDED}, "older than what was published", RECOVER),
     (
         "checkpoint",
         {"processes": [process(epoch=8)]},
         "the beat of a:1 has epoch 8, and the newest marker 7",
-        OPERATIONS,
+        RECOVER,
     ),
-    ("checkpoint", {"rounds": heard(epoch=9)}, EPOCH_OF_ROUND, OPERATIONS),
+    ("checkpoint", {"rounds": heard(epoch=9)}, EPOCH_OF_ROUND, RECOVER),
     ("leader", {"processes": []}, "no beat of it in the last hour", "trimtab run"),
     (
         "leader",

@@ -25,9 +25,16 @@ from streaming.settings import Settings
 from streaming.transport.errors import ADOPT, SKIP_LOST
 
 ROOT = Path(__file__).parents[2]
-PULSAR, DECISIONS, LIMITS, SPLITTING, THROTTLING = (
+PULSAR, DECISIONS, OUTCOMES, LIMITS, SPLITTING, THROTTLING = (
     (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    for page in ("use/pulsar", "understand/decisions", "reference/limits", "use/splitting", "use/throttling")
+    for page in (
+        "use/pulsar",
+        "understand/decisions",
+        "understand/outcomes",
+        "reference/limits",
+        "use/splitting",
+        "use/throttling",
+    )
 )
 
 
@@ -51,18 +58,59 @@ def test_the_decision_in_the_readme_is_part_of_the_first_one_of_the_recording():
     assert is_part_of(json.loads(shown[1]), json.loads(done.stdout.splitlines()[0]))
 
 
-LINKING = [
-    "README",
-    "ARCHITECTURE",
-    *(f"docs/{page}" for page in ("understand/decisions", "run/operations", "run/scaling")),
-]
+PAGES = sorted(
+    page
+    for folder in (ROOT, *(ROOT / name for name in (".github", "deploy", "docs", "tests")))
+    for page in (folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
+)
+ANCHORED: dict[Path, set[str]] = {}
 
 
-@pytest.mark.parametrize("page", [*LINKING, "docs/run/deployment"])
-def test_every_file_that_a_page_links_to_is_there(page: str):
-    path = ROOT / f"{page}.md"
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text()):
-        assert (path.parent / target).exists(), target
+def prose_of(page: Path) -> str:
+    """The page without its blocks of code."""
+    return re.sub(r"(?ms)^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"))
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The anchors of a page's chapters, as GitHub makes them."""
+    if page not in ANCHORED:
+        found: dict[str, int] = {}
+        for title in re.findall(r"(?m)^#+ (.+)$", prose_of(page)):
+            plain = re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
+            found[plain] = found.get(plain, -1) + 1
+        ANCHORED[page] = {
+            f"{name}-{nth}" if nth else name for name, last in found.items() for nth in range(last + 1)
+        }
+    return ANCHORED[page]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_and_anchor_of_a_page_leads_somewhere(page: Path):
+    for file, _, anchor in re.findall(r"\]\((?!https?:|mailto:)([^)#\s]*)(#?)([^)\s]*)\)", prose_of(page)):
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), file
+        assert not anchor or anchor in anchors_of(target), f"{file}#{anchor}"
+
+
+GENERATED = ("settings", "messages", "metrics", "commands", "simulations", "benchmarks")
+"""Pages that a program writes, which may be as long as what they list."""
+
+
+WRITTEN = sorted(page for page in (ROOT / "docs").rglob("*.md") if page.stem not in GENERATED)
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.stem)
+def test_a_page_that_people_write_is_short_enough_to_be_read(page: Path):
+    assert len(page.read_text(encoding="utf-8").splitlines()) <= 300
+
+
+def test_the_index_of_the_docs_names_every_page_in_a_line_and_is_short():
+    index = ROOT / "docs" / "README.md"
+    text = index.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 45
+    linked = {(index.parent / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", text)}
+    pages = set((ROOT / "docs").rglob("*.md")) - {index}
+    assert not [page for page in pages if page not in linked and page.parent.name != "runbooks"]
 
 
 COMMANDS = re.findall(r"(?m)^ *\$ (?:.*do )?(trimtab [^|;&>#\n]*)", PULSAR)
@@ -100,7 +148,7 @@ def test_outcomes_of_a_bundle_and_those_of_a_calm_cluster_are_labels_too():
     "outcome", sorted({*KNOWN_LABELS.examined_outcomes, *KNOWN_LABELS.candidate_outcomes})
 )
 def test_every_outcome_is_explained(outcome: str):
-    rows = [line.split("|")[1] for line in DECISIONS.splitlines() if line.startswith("| `")]
+    rows = [line.split("|")[1] for line in (DECISIONS + OUTCOMES).splitlines() if line.startswith("| `")]
     assert any(f"`{outcome}`" in row or f"`{outcome} " in row for row in rows)
 
 
@@ -176,7 +224,7 @@ def test_the_page_about_throttles_shows_what_the_command_draws(options: str):
 
 
 def test_the_page_about_throttles_explains_every_key_and_exit_code():
-    table = THROTTLING[THROTTLING.index("## What is printed") : THROTTLING.index("## How good")]
+    table = THROTTLING[THROTTLING.index("## What is printed") :]
     assert not [key for key in json.loads(throttle_plan().stdout) if f"`{key}`" not in table]
     for options, exit_code in (((), 0), (("--rate", "19200000"), 3), (("--rate", "0"), 2)):
         assert throttle_plan(*options).exit_code == exit_code

@@ -99,7 +99,7 @@ def test_what_a_replaced_controller_wrote_and_what_cannot_be_read_do_not_count()
 
 
 def test_there_is_a_remedy_for_every_outcome_that_keeps_a_bundle_where_it_is():
-    page = (ROOT / "docs" / "understand" / "decisions.md").read_text()
+    page = (ROOT / "docs" / "understand" / "outcomes.md").read_text()
     tables = page[page.index("## Outcomes of a bundle") : page.index("## What became of an action")]
     told = {
         name.split()[0]
