@@ -104,6 +104,13 @@ def test_a_page_that_people_write_is_short_enough_to_be_read(page: Path):
     assert len(page.read_text(encoding="utf-8").splitlines()) <= 300
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*/*.md")), ids=lambda page: page.stem)
+def test_a_page_begins_with_who_reads_it_and_what_they_can_do_afterwards(page: Path):
+    first, *_ = re.findall(r"(?m)^(?!#|<!--).+(?:\n.+)*", page.read_text(encoding="utf-8"))
+    assert first.startswith("For ")
+    assert "fterwards " in first
+
+
 def test_the_index_of_the_docs_names_every_page_in_a_line_and_is_short():
     index = ROOT / "docs" / "README.md"
     text = index.read_text(encoding="utf-8")
