@@ -24,9 +24,11 @@ from deploy.docs.schemas import KINDS
 from deploy.generated import problems, write
 from state.events import Rejection
 from state.outputs import RoundSummary
+from streaming.cli import main as trimtab
 from streaming.contract.decode import decode
 from streaming.contract.encode import LEADER_TYPE
 from streaming.contract.messages import Envelope
+from tests.streaming.commands import leaves
 from tests.streaming.golden import KAFKA, PULSAR, folders, messages, replayed
 
 Json = dict[str, Any]
@@ -306,6 +308,17 @@ def test_the_page_of_metrics_names_every_metric_that_is_scraped(pages: dict[str,
         re.findall(r"^\| `(\w+)` \| (?:counter|gauge|histogram)", pages["reference/metrics.md"], re.MULTILINE)
     )
     assert {name.removesuffix("_total") for name in shown} == names
+
+
+def test_the_page_of_commands_has_a_chapter_of_every_command(pages: dict[str, str]):
+    page = pages["reference/commands.md"]
+    for path, command in leaves(trimtab):
+        chapter = (
+            page[page.index(f"\n### trimtab {' '.join(path)}\n") :].partition("\n##")[2].partition("\n##")[0]
+        )
+        assert f"Usage: trimtab {' '.join(path)} " in chapter
+        for option in command.params:
+            assert option.opts[0] in chapter or option.param_type_name == "argument", option.name
 
 
 def test_check_names_each_missing_stale_and_surplus_page(pages: dict[str, str], tmp_path: Path):
