@@ -244,7 +244,8 @@ class Rules:
             staying_count = int(self.staying_counts[source] + self.leaving[row])
             if staying_count <= 1:
                 told = int(self.starts[source + 1] - self.starts[source]) - staying_count
-                more = f" that stays: {told} were told to leave" if told else ""
+                were = "was" if told == 1 else "were"
+                more = f" that stays: {told} {were} told to leave" if told else ""
                 return Forbidden("sole-bundle", f"{self.brokers[source]} owns no other bundle{more}")
         for limit in self._limits_of(row):
             if not self._fits(limit, row, source):

@@ -223,7 +223,10 @@ def _numbers(known: Mapping[str, int], names: Sequence[str], default: int) -> In
 
 
 def watch_forbidden(context: RoundContext, table: PolicyView, admitted: Admitted) -> None:
-    """Remember what a rule forbids, until a bundle leaves the broker, or nothing was forbidden for too long."""
+    """Remember what a rule forbids, until a bundle leaves the broker, or nothing was forbidden for too long.
+
+    That a bundle is the last one while others were told to leave is no lasting state, and not remembered.
+    """
     header, number = context.header, context.number
     before = {
         broker: record
@@ -231,9 +234,10 @@ def watch_forbidden(context: RoundContext, table: PolicyView, admitted: Admitted
         if number - record.last_round <= FORBIDDEN_ROUNDS
     }
     forbidden = dict(before)
+    left = {unload.source for unload in context.ledger.unloads_on_their_way()}
     for row, hold in reversed(admitted.holds.items()):  # what the policy chose first is what is named
-        if hold.reason in ("anti-affinity", "sole-bundle"):
-            broker, bundle = table.broker_of(row), table.view.bundles.names[row]
+        broker, bundle = table.broker_of(row), table.view.bundles.names[row]
+        if hold.reason == "anti-affinity" or (hold.reason == "sole-bundle" and broker not in left):
             known = before.get(broker)
             since_round = known.since_round if known and known.rule == hold.reason else number
             forbidden[broker] = ForbiddenRecord(hold.reason, bundle, hold.detail, since_round, number)

@@ -40,7 +40,7 @@ _STAY = {
     "range-too-narrow": "have too narrow a range",
     "rejected": "rest after a rejected proposal",
     "restricted-split": "are held because a broker would refuse the split",
-    "sole-bundle": "are alone at a broker",
+    "sole-bundle": "would leave a broker empty",
     "sole-topic": "have a single topic",
     "split-instead": "are split instead",
     "starting": "wait for the end of the start",

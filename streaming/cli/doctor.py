@@ -35,7 +35,7 @@ _FAR_S = 2.0
 _BEHIND_S = 60.0
 """Events further behind may come from a queue or a recording."""
 _GO_ON = f"go on with {SKIP_LOST}, or start over with {FRESH}"
-_ADVICE = re.compile(r"[:;.,][^:;.,]*--(?:fresh|adopt|skip-lost).*", re.DOTALL)
+_ADVICE = re.compile(r" \([^)]*--[^)]*\)|[:;.,][^:;.,(]*--(?:fresh|adopt|skip-lost).*", re.DOTALL)
 Value = TypeVar("Value")
 
 
@@ -178,8 +178,7 @@ def _checkpoint(facts: Facts) -> Iterator[Finding]:
             epochs[f"the newest round of {event.cluster}"] = epoch or 0
     if higher := [f"{what} has epoch {each}" for what, each in epochs.items() if each > newest]:
         known = f"{', '.join(higher)}, and the newest marker {newest or 'none'}"
-        lost = f"{facts.settings.topics.commits} has lost records"
-        yield _problem(f"{known}: unless a controller has just started, {lost}")
+        yield _problem(f"{known}: unless a controller has just started, its commits topic has lost records")
     seen = _known(facts.checkpoint)
     refusal = _refusal(facts, seen, marker)
     if refusal is None:
@@ -221,9 +220,11 @@ def _why_elsewhere(facts: Facts, seen: CheckpointSeen) -> str:
     """Why the controller's checkpoint may be another one than what is seen from here; empty where it is this one."""
     own = facts.own_processes
     others = sorted({each.host for each in own} - {facts.host})
-    leaders = sorted(each.beat.instance for each in own if each.runs and each.beat.role == "leader")
+    leaders = [each for each in own if each.runs and each.beat.role == "leader"]
     if leaders:
-        return f"{leaders[0]} leads, so the checkpoint that it uses is well"
+        leader = min(leaders, key=lambda each: each.beat.instance)
+        its = "it" if leader == facts.user else f"another one, {leader.beat.checkpoint} on {leader.host}"
+        return f"{leader.beat.instance} leads with {its}"
     if facts.user is not None:
         return ""
     if not facts.settings.spark.checkpoint.startswith(("/", "file:")):

@@ -186,7 +186,8 @@ def _marker(settings: Settings) -> Marker | None:
     from streaming.systems import publisher_of  # noqa: PLC0415  loads brokers' clients
 
     # a missing topic is refused at once here, while Kafka's publisher waits for it
-    with output_side(settings).reader(settings.topics.commits, begin="latest"):
+    side = output_side(settings)
+    with side.reader(side.commits_topic(settings.topics.commits, settings.controller.name), begin="latest"):
         pass
     with publisher_of(settings) as publisher:
         return publisher.read_marker()

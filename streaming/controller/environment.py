@@ -14,7 +14,7 @@ from streaming.process.closeable import Closeable
 from streaming.settings import Settings
 from streaming.systems import input_ids, input_side, validate_all
 from streaming.transport.checkpoint import describe_exchanged
-from streaming.transport.errors import NoAnswer, StartError, TopicsWrong
+from streaming.transport.errors import ADOPT, NoAnswer, StartError, TopicsWrong
 from streaming.transport.side import Progress
 
 _LOG = logging.getLogger(__name__)
@@ -47,8 +47,8 @@ def find_problem(
     problem = describe_exchanged(ids, now)
     if problem is None and not is_checkpoint_there():
         return (
-            f"the checkpoint {settings.spark.checkpoint} was deleted or replaced under the running controller: bring it "
-            f"back as it was, or start over with {FRESH}"
+            f"the checkpoint {settings.spark.checkpoint} was deleted or replaced under the running controller: remove what is "
+            f"there now and bring it back; where more was published meanwhile, the start needs {ADOPT}; or start over with {FRESH}"
         )
     return problem
 

@@ -262,6 +262,10 @@ class KafkaSide:
         self.brokers_seen = partial(topics.brokers_seen, link)
         self.topics_seen = partial(topics.topics_seen, link)
 
+    def commits_topic(self, topic: str, name: str) -> str:  # noqa: ARG002  one topic for all
+        """See ``Side``."""
+        return topic
+
     def is_same(self, other: object) -> bool:
         """See ``Side``."""
         return isinstance(other, KafkaSide) and (self.link.bootstrap, self.link.security) == (

@@ -33,7 +33,7 @@ from streaming.pulsar.http import AdminError, CredentialsError
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.log import PartitionLogs, partitions_count, position_before
 from streaming.pulsar.positions import DataLoss, Log, Position, pack, partition_index, partition_names
-from streaming.pulsar.publisher import PulsarPublisher
+from streaming.pulsar.publisher import PulsarPublisher, commits_topic_of
 from streaming.transport.errors import NoTopic, PublishError
 from streaming.transport.side import Begin, Place, Progress, TopicRecord
 
@@ -209,6 +209,7 @@ class PulsarSide:
         self.reader = partial(PulsarTopicReader, link)
         self.append = partial(append, link)
         self.events = partial(open_events, link)
+        self.commits_topic = commits_topic_of
         self.publisher = partial(PulsarPublisher, link)
         self.actions = partial(PulsarActions, link)
         self.exclusive_writer = partial(exclusive_writer, link)

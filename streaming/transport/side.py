@@ -227,6 +227,9 @@ class Side(Protocol):
     def events(self, topic: str, *, max_record_bytes: int) -> EventSink:
         """A topic to which events are sent, connected. Raises ``PublishError`` or ``NoTopic``."""
 
+    def commits_topic(self, topic: str, name: str) -> str:
+        """The topic of the markers of the controller ``name``, where the settings call it ``topic``."""
+
     def publisher(
         self, *, name: str, commits_topic: str, announce_on: str | None, ran_with: RanWith
     ) -> Publisher:

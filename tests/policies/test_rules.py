@@ -260,7 +260,7 @@ def test_the_last_bundle_of_a_broker_stays(told: tuple[str, ...], found: list[st
 def test_the_reason_of_a_last_bundle_says_how_many_were_told_to_leave() -> None:
     rules = rules_of(NAMES[:2], [], told=NAMES[:1], keeps_sole=True)
     assert rules.keeps(1) == Forbidden(
-        "sole-bundle", "b1 owns no other bundle that stays: 1 were told to leave"
+        "sole-bundle", "b1 owns no other bundle that stays: 1 was told to leave"
     )
     alone = rules_of(NAMES[:1], [], keeps_sole=True)
     assert alone.keeps(0) == Forbidden("sole-bundle", "b1 owns no other bundle")

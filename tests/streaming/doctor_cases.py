@@ -61,13 +61,13 @@ STANDBY: dict[str, Any] = {"instance": "b:2", "role": "standby", "epoch": 0, "ba
 
 NOT_FROM_HERE = [
     # what is found, and why it need not be the controller's checkpoint
-    ({}, "a:1 leads"),
+    ({}, "a:1 leads with another one, "),
     ({**ENDED, "host": "elsewhere"}, "the controller ran on a"),
     (
         {**ENDED, "host": "elsewhere", "processes": [process(checkpoint="/var/lib/trimtab")]},
         "a:1 leads",
     ),
-    ({**ENDED, "processes": [process(checkpoint="/mnt/trimtab")]}, "a:1 leads"),
+    ({**ENDED, "processes": [process(checkpoint="/mnt/trimtab")]}, "another one, /mnt/trimtab on a"),
     ({**ENDED, "settings": Settings()}, "the path is relative"),
 ]
 
@@ -89,6 +89,7 @@ def balanced_by(*, mode: str = "act", shedding: tuple[str, ...] = (), splitting:
 STANDBY_WANTED = {"settings": Settings(controller=ControllerSettings(standby=True))}
 READ_DENIED = Denied(what="lacks Read", remedy="Run: x")
 TTL = Denied(what="a TTL", remedy="Run: y")
+GIVEN_UP = msgspec.structs.replace(DELETED, over=("q",))
 OLDER = msgspec.structs.replace(DELETED, query_id="q", batch_id=99)
 THROTTLED = of_kafka(msgspec.structs.replace(THROTTLE, others_rates_bytes_per_s={"leader:1": 5}))
 LEFT = of_kafka(
@@ -98,7 +99,7 @@ LATE: dict[str, Any] = {"now_ms": NOW_MS + 600_000, "input": reported(age_s=-597
 CLEANUP = "cleanup.policy is delete, expected compact"
 EPOCH_OF_ROUND = (
     "the newest round of east-1 has epoch 9, and the newest marker 7: "
-    "unless a controller has just started, trimtab.commits has"
+    "unless a controller has just started, its commits topic has"
 )
 MANY_REJECTED = "at least 500 records went to trimtab.dead-letter in the last hour: 500 not-json"
 SHEDDING, SPLITTING = "loadBalancerSheddingEnabled", "loadBalancerAutoBundleSplitEnabled"

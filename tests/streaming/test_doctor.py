@@ -31,6 +31,7 @@ from tests.streaming.disk import Disk, lay_out
 from tests.streaming.doctor_cases import (
     DELETED,
     ENDED,
+    GIVEN_UP,
     LOST,
     NO_CHECKPOINT,
     NOT_FROM_HERE,
@@ -80,6 +81,7 @@ def test_a_check_says_what_is_wrong_and_the_remedy(
         {"lost": LOST},
         {"marker": DELETED},
         {"marker": DELETED, "checkpoint": NO_CHECKPOINT},
+        {"marker": GIVEN_UP},
     ],
 )
 def test_what_is_not_seen_from_here_is_not_checked_and_nothing_about_it_says_start_over(
@@ -99,15 +101,16 @@ def test_the_marker_on_a_topic_that_is_missing_is_not_waited_for(monkeypatch: py
     def reader(topic: str, **_: Any) -> None:
         raise Refused(f"there is no topic {topic}")
 
+    made = SimpleNamespace(reader=reader, commits_topic=lambda topic, name: f"{topic}-{name}")
     monkeypatch.setattr("streaming.systems.addresses_of", lambda _: [])
     monkeypatch.setattr("streaming.systems.input_ids", lambda _: {})
     monkeypatch.setattr("streaming.systems.publisher_of", lambda _: pytest.fail("it waits"))
-    monkeypatch.setattr(facts, "output_side", lambda _: SimpleNamespace(reader=reader))
+    monkeypatch.setattr(facts, "output_side", lambda _: made)
     for name in ("_processes", "_rounds", "_input", "_rejected"):
         monkeypatch.setattr(facts, name, lambda *_: None)
     marker = facts.gather_facts(SETTINGS).marker
     assert isinstance(marker, Missed)
-    assert marker.why == "there is no topic trimtab.commits"
+    assert marker.why == "there is no topic trimtab.commits-trimtab"
 
 
 @pytest.mark.parametrize(("missing", "lost"), [((), LOST), (("trimtab.input",), "trimtab.input is missing")])

@@ -13,7 +13,7 @@ from streaming.transport.publishing import Checkpoint
 from tests.support.processes import command
 from tests.support.pulsar import Lab, PulsarStage
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
+pytestmark = pytest.mark.live
 
 
 @pytest.fixture

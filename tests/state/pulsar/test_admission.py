@@ -99,7 +99,7 @@ def test_the_owner_keeps_one_of_the_bundles_that_it_owns() -> None:
     made = admitting()
     assert made.hold(MOVE) is None
     last = made.hold(Move(1, 0, 1))
-    assert last == Hold("sole-bundle", "b1 owns no other bundle that stays: 1 were told to leave")
+    assert last == Hold("sole-bundle", "b1 owns no other bundle that stays: 1 was told to leave")
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,23 @@ def test_it_is_over_when_a_bundle_leaves_or_when_nothing_was_forbidden_for_as_ma
     assert found_in(played(**{"rounds_count": 16} | options)) == rounds
 
 
+def test_the_last_bundle_of_a_broker_from_which_others_were_told_to_leave_is_no_finding() -> None:
+    source = settings_of(
+        avg_shedder={"low_hit_count": 1, "high_hit_count": 1, "min_unload_messages_per_s": 1},
+        bundle_average_samples=1,
+        rounds={"warmup_rounds": 0},
+    )
+    events: list[Event] = []
+    for at_s in range(5, 135, 10):
+        events.append(load("b1", at_s, cpu=90.0, bundles={A: 10.0, C: 8.0}, rate=60.0))
+        events.append(load("b2", at_s, cpu=10.0, bundles={B: 1.0}, rate=1.0))
+    found = run([[*events, sweep(136)]], source)
+    assert [each["bundle"] for each in found.actions] == [A]
+    held = [each["candidates"]["outcomes"].get("sole-bundle") for each in found.summaries]
+    assert sum(filter(None, held)) >= FORBIDDEN_ROUNDS
+    assert found_in(found) == []
+
+
 SETTINGS = settings_of(
     avg_shedder={"low_hit_count": 1, "high_hit_count": 1, "min_unload_messages_per_s": 1},
     bundle_average_samples=1,
