@@ -144,6 +144,11 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
     def edit_of(cluster: str, known: KnownCluster | None, stands: ControlData) -> Edit:
         found = brokers_of(cluster, brokers, known, stands, force=request.force)
         drained.update(found)
+        if known is not None and is_without_receiver(found, known, stands):
+            click.echo(
+                f"{cluster}: no broker is left to receive a bundle: all of the newest round are drained or under maintenance",
+                err=True,
+            )
         return begin_drain(found, window)
 
     for event in change_each(request, edit_of):
@@ -244,6 +249,12 @@ def begin_drain(brokers: Collection[str], window: MaintenanceWindow) -> Edit:
         maintenance_brokers=_without(data.maintenance_brokers, brokers),
         drained_brokers=dict.fromkeys(brokers, window) | data.drained_brokers,
     )
+
+
+def is_without_receiver(brokers: Collection[str], known: KnownCluster, stands: ControlData) -> bool:
+    """Whether no broker that reports may receive a bundle once these are drained; not said where only some are named."""
+    away = {*brokers, *stands.drained_brokers, *stands.maintenance_brokers}
+    return bool(known.brokers) and {*known.brokers_reporting} <= away
 
 
 def _without(

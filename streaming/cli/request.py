@@ -274,12 +274,15 @@ def _wait_until_obeyed(settings: Settings, events: Sequence[Planned]) -> list[Ro
 
     Raises ``NotAcknowledged`` naming the clusters without one, and ``Refused`` where a controller does not take the settings.
     """
-    until_s = max(event.first_close_ms for event in events) / 1000 + _PATIENCE_S
+    now_s = time.time()
+    wait_s = max(_PATIENCE_S, max(event.first_close_ms for event in events) / 1000 + _PATIENCE_S - now_s)
+    until = time_text(rfc3339(round(1000 * (now_s + wait_s))))
+    click.echo(f"waiting for a round that obeys it, until {until} at the latest", err=True)
     found = search_rounds(
         settings,
         lambda rounds: acknowledging_rounds(rounds, events),
         count=len(events),
-        deadline=Deadline(max(_PATIENCE_S, until_s - time.time())),
+        deadline=Deadline(wait_s),
     )
     for cluster, obeyed in found.items():
         control = obeyed.data.control

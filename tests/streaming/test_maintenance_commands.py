@@ -15,6 +15,7 @@ from streaming.cli.maintenance import (
     end_maintenance,
     is_dry_run,
     is_stuck,
+    is_without_receiver,
     progress_lines,
 )
 from streaming.cli.operate import configured_edit, mode_edit, pause_edit, resume_edit, settings_edit
@@ -256,6 +257,24 @@ def meant(typed: str, known: KnownCluster | None = NAMED, *, force: bool = False
 )
 def test_a_broker_is_found_without_its_port_one_that_is_away_or_drained_too(typed: str, broker: str):
     assert meant(typed) == [broker]
+
+
+@pytest.mark.parametrize(
+    ("drained", "maintained", "reporting_count", "expected"),
+    [
+        (["broker-1:8080", "broker-2:8080", "broker-2:8081"], [], 3, True),
+        (["broker-1:8080", "broker-2:8080"], ["broker-2:8081"], 3, True),
+        (["broker-1:8080", "broker-2:8080"], [], 3, False),
+        (["broker-1:8080", "broker-2:8080", "broker-2:8081"], [], 200, False),
+    ],
+    ids=["all", "the last one is under maintenance", "one is left", "not all are named"],
+)
+def test_a_drain_says_where_no_broker_is_left_to_receive_a_bundle(
+    drained: list[str], maintained: list[str], reporting_count: int, *, expected: bool
+):
+    known = msgspec.structs.replace(NAMED, brokers_reporting_count=reporting_count)
+    stands = ControlData(maintenance_brokers=dict.fromkeys(maintained, WINDOW))
+    assert is_without_receiver(drained, known, stands) is expected
 
 
 @pytest.mark.parametrize(
