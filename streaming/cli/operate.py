@@ -3,14 +3,14 @@
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 import msgspec
 
 from streaming.cli.control import Edit, leaves
-from streaming.cli.options import Duration, example
+from streaming.cli.options import Moment, example
 from streaming.cli.output import format_option, render
 from streaming.cli.request import (
     Request,
@@ -29,17 +29,16 @@ from streaming.settings.load import read_tree
 from streaming.settings.sections import ClusterSection, Tree, merge
 
 
-@click.command("pause", epilog=example('trimtab pause --cluster east-1 --for 2h --why "the sale"'))
+@click.command("pause", epilog=example('trimtab pause --cluster east-1 --until 2h --why "the sale"'))
 @click.option(
-    "--for",
-    "duration",
-    type=Duration(),
-    help="The pause ends by itself after this time, such as 90s, 30m, 2h or 1h30m; else `resume` ends it.",
+    "--until",
+    type=Moment(is_ahead=True),
+    help="When it ends by itself. TIME is RFC 3339, or 10m, 2h, 7d from now on. Else `resume` ends it.",
 )
 @with_request_options
-def pause_command(request: Request, duration: timedelta | None) -> None:
+def pause_command(request: Request, until: datetime | None) -> None:
     """Hold every action; the policies go on counting. Mode and settings stay as they are."""
-    change(request, pause_edit(None if duration is None else datetime.now(UTC) + duration))
+    change(request, pause_edit(until))
 
 
 @click.command("resume", epilog=example('trimtab resume --cluster east-1 --why "it is over"'))

@@ -194,6 +194,8 @@ class Moment(click.ParamType[datetime]):
             )
         if moment.tzinfo is None:
             self.fail(f"{value!r} has no offset: add Z for UTC", param, ctx)
+        if self._is_ahead and moment <= datetime.now(UTC):
+            self.fail(f"{value!r} is over already", param, ctx)
         return moment.astimezone(UTC)
 
 
