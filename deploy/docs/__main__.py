@@ -13,6 +13,7 @@ from deploy.docs.commands_page import render_commands
 from deploy.docs.examples import REPOSITORY, golden_messages
 from deploy.docs.messages_page import render_messages
 from deploy.docs.metrics_page import render_metrics
+from deploy.docs.names_page import render_names
 from deploy.docs.schemas import KINDS, schema_of
 from deploy.generated import command
 from policies.shedding.contract import OutcomeText
@@ -35,6 +36,7 @@ def render() -> dict[str, str]:
         "reference/asyncapi.json": _json(asyncapi_of(version)),
         "reference/messages.md": render_messages(schemas, examples),
         "reference/metrics.md": render_metrics(),
+        "reference/names.md": render_names(schemas),
         "reference/settings.md": render_reference(),
         "reference/trimtab.sample.toml": render_sample(),
         **{f"reference/schemas/{kind.schema_name}": _json(schemas[kind.type]) for kind in KINDS},

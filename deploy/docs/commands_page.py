@@ -38,10 +38,28 @@ _ENDS_ONLY_COMMANDS = {exits.INFEASIBLE, exits.NOT_ACKNOWLEDGED, exits.NOT_FOUND
 
 def render_commands() -> str:
     """The page."""
-    root = click.Context(
+    root = _root()
+    return f"{_HEAD}{_block(root)}\n{_CODES_HEAD}{''.join(_code_rows())}{''.join(_chapters(root))}"
+
+
+def _root() -> click.Context:
+    return click.Context(
         main, info_name="trimtab", terminal_width=_WIDTH, max_content_width=_WIDTH, **main.context_settings
     )
-    return f"{_HEAD}{_block(root)}\n{_CODES_HEAD}{''.join(_code_rows())}{''.join(_chapters(root))}"
+
+
+def walk() -> Iterator[click.Context]:
+    """Every command, each before those below it."""
+    yield from _walk(_root())
+
+
+def _walk(context: click.Context) -> Iterator[click.Context]:
+    yield context
+    if isinstance(context.command, click.Group):
+        for name in context.command.list_commands(context):
+            command = context.command.get_command(context, name)
+            assert command is not None
+            yield from _walk(click.Context(command, info_name=name, parent=context))
 
 
 def _block(context: click.Context) -> str:
@@ -54,26 +72,16 @@ def _chapters(root: click.Context) -> Iterator[str]:
         for name in places:
             command = main.get_command(root, name)
             assert command is not None
-            yield from _helps(command, name, root)
-
-
-def _helps(command: click.Command, name: str, parent: click.Context) -> Iterator[str]:
-    """The help of a command, and of those below it."""
-    context = click.Context(command, info_name=name, parent=parent)
-    yield f"\n### {context.command_path}\n\n{_block(context)}"
-    if isinstance(command, click.Group):
-        for below in command.list_commands(context):
-            each = command.get_command(context, below)
-            assert each is not None
-            yield from _helps(each, below, context)
+            for context in _walk(click.Context(command, info_name=name, parent=root)):
+                yield f"\n### {context.command_path}\n\n{_block(context)}"
 
 
 def _code_rows() -> Iterator[str]:
-    for code, meaning in sorted(_codes().items()):
+    for code, meaning in sorted(codes().items()):
         yield f"| {code} | {meaning} | {_under_systemd(code)} | {_when_it_stays(code)} |\n"
 
 
-def _codes() -> dict[int, str]:
+def codes() -> dict[int, str]:
     """What the string below each code says."""
     codes: dict[int, str] = {}
     for assigned, below in pairwise(ast.parse(inspect.getsource(exits)).body):

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from deploy.docs.examples import kafka_rounds
+from policies.throttle.roles import ROLES
 from state.events import ActionOutcome, RejectReason
 from state.outputs import BrokerLoad, RoundSummary, Section, UsageSummary
 from streaming.collector.kafka import EVENTS as KAFKA_EVENTS
@@ -50,8 +51,12 @@ numbers (`hit-count`).
 |---|---|---|
 """
 
-_OPEN_LABELS = frozenset({"cluster", "broker", "policy", "version", "pyspark", "python", "le"})
+_OPEN_LABELS = frozenset(
+    {"cluster", "broker", "controller", "manager", "policy", "version", "pyspark", "python", "le"}
+)
 """Labels whose values are open, so that the page does not list them."""
+_WHOLE = {"role": ROLES}
+"""Values of labels of which the examples show only some."""
 _OPEN_METRICS = frozenset({"trimtab_examined", "trimtab_candidates"})
 
 _CLUSTER = "east-1"
@@ -76,7 +81,7 @@ _BUSY = BrokerLoad(
 
 def render_metrics() -> str:
     """The page; raises `RuntimeError` for a metric that was not used, since its labels would be missing."""
-    families = sorted(_used_families().collect(), key=lambda family: family.name)
+    families = sorted(used_families().collect(), key=lambda family: family.name)
     unused = [family.name for family in families if not family.samples]
     if unused:
         raise RuntimeError(
@@ -97,7 +102,7 @@ class _All(Collector):
         return [family for registry in self._registries for family in registry.collect()]
 
 
-def _used_families() -> CollectorRegistry:
+def used_families() -> CollectorRegistry:
     """Metrics of the controller, and of a collector and an executor of either system."""
     collector = CollectorMetrics(
         _CLUSTER,
@@ -151,25 +156,31 @@ def _rounds() -> Iterable[Published]:
 
 
 def _row(family: Metric) -> str:
-    labels = ", ".join(f"`{label}`" for label in _labels(family.samples))
-    return f"| `{_name(family)}` | {family.type} | {labels} | {family.documentation} |\n"
+    labels = ", ".join(f"`{label}`" for label in labels_of(family.samples))
+    return f"| `{scraped_name(family)}` | {family.type} | {labels} | {family.documentation} |\n"
 
 
-def _name(family: Metric) -> str:
+def scraped_name(family: Metric) -> str:
     """The name as it is scraped."""
     return f"{family.name}_total" if family.type == "counter" else family.name
 
 
 def _label_rows(family: Metric) -> Iterable[str]:
-    if family.name in _OPEN_METRICS:
-        return
-    for label in _labels(family.samples):
-        if label not in _OPEN_LABELS:
-            values = sorted({sample.labels[label] for sample in family.samples if label in sample.labels})
+    for label in labels_of(family.samples):
+        if values := label_values(family, label):
             shown = ", ".join(f"`{value}`" for value in values)
-            yield f"| `{_name(family)}` | `{label}` | {shown} |\n"
+            yield f"| `{scraped_name(family)}` | `{label}` | {shown} |\n"
 
 
-def _labels(samples: Iterable[Sample]) -> list[str]:
+def label_values(family: Metric, label: str) -> list[str]:
+    """The known values of a label; empty for one whose values are open."""
+    if family.name in _OPEN_METRICS or label in _OPEN_LABELS:
+        return []
+    if label in _WHOLE:
+        return sorted(_WHOLE[label])
+    return sorted({sample.labels[label] for sample in family.samples if label in sample.labels})
+
+
+def labels_of(samples: Iterable[Sample]) -> list[str]:
     """Label names in the order of their declaration, without ``le``, which Prometheus adds to a histogram."""
     return list(dict.fromkeys(label for sample in samples for label in sample.labels if label != "le"))

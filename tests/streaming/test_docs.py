@@ -301,7 +301,7 @@ def test_the_page_of_messages_shows_types_fields_and_attributes(
 
 
 def test_the_page_of_metrics_names_every_metric_that_is_scraped(pages: dict[str, str]):
-    scraped = generate_latest(metrics_page._used_families()).decode()
+    scraped = generate_latest(metrics_page.used_families()).decode()
     names = {family.name for family in text_string_to_metric_families(scraped)}
     names -= {name for name in names if name.endswith("_created")}
     shown = set(
@@ -319,6 +319,22 @@ def test_the_page_of_commands_has_a_chapter_of_every_command(pages: dict[str, st
         assert f"Usage: trimtab {' '.join(path)} " in chapter
         for option in command.params:
             assert option.opts[0] in chapter or option.param_type_name == "argument", option.name
+
+
+def test_the_page_of_names_has_every_name_that_another_page_explains(pages: dict[str, str]):
+    names = set(re.findall(r"`([^`]+)`", pages["reference/names.md"]))
+    rows = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
+    for page in ("metrics", "messages", "settings"):
+        explained = set(rows.findall(pages[f"reference/{page}.md"]))
+        assert explained
+        assert explained <= {last for name in names for last in (name, name.rpartition(".")[2])}, page
+    for words, command in leaves(trimtab):
+        path = " ".join(("trimtab", *words))
+        assert path in names
+        for option in command.params:
+            assert f"`{path}` `{option.opts[0]}`" in pages["reference/names.md"] or option.opts[0][0] != "-"
+    outcomes = set(rows.findall(pages["understand/outcomes.md"]))
+    assert {outcome.partition(" ")[0] for outcome in outcomes} <= names
 
 
 def test_check_names_each_missing_stale_and_surplus_page(pages: dict[str, str], tmp_path: Path):
