@@ -92,7 +92,7 @@ def test_every_link_and_anchor_of_a_page_leads_somewhere(page: Path):
         assert not anchor or anchor in anchors_of(target), f"{file}#{anchor}"
 
 
-GENERATED = ("settings", "messages", "metrics", "commands", "simulations", "benchmarks")
+GENERATED = ("settings", "messages", "metrics", "names", "commands", "simulations", "benchmarks")
 """Pages that a program writes, which may be as long as what they list."""
 
 
