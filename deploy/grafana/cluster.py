@@ -36,21 +36,21 @@ _LOAD = [
         "Usage",
         "Weighted maximum of each broker's resources: the mean over the brokers, the highest, and the "
         "standard deviation.",
-        latest(families.BROKER_USAGE, 'resource="overall"', by="cluster, stat"),
+        latest(families.USAGE, 'resource="overall"', by="cluster, stat"),
         unit=POINTS,
         runbook="unbalanced",
     ),
     graph(
         "Usage by resource",
         "Mean over the brokers that measured it. A resource that no broker measures is absent.",
-        latest(families.BROKER_USAGE, 'resource!="overall"', 'stat="mean"', by="cluster, resource"),
+        latest(families.USAGE, 'resource!="overall"', 'stat="mean"', by="cluster, resource"),
         unit=POINTS,
     ),
     graph(
         "Usage by broker",
         "Each broker of the last round; of more than 100 the 100 heaviest. On Kafka the larger of network traffic in and out, where "
         "[kafka.capacity] is declared. `trimtab status --brokers` says more about each.",
-        latest(families.USAGE_BY_BROKER, by="cluster, broker"),
+        latest(families.BROKER_USAGE, by="cluster, broker"),
         unit=POINTS,
         width=WIDTH,
     ).legend(
@@ -192,7 +192,7 @@ _EFFECT = [
         "Unloads of a bundle that had already been unloaded in the 6 hours before. Same: the bundle is "
         "still, or again, at the broker that it should have left. Other: it is at another broker and is "
         "passed on.",
-        each_step(families.REPEATED_UNLOADS, by="cluster, source"),
+        each_step(families.UNLOADS_REPEATED, by="cluster, source"),
         runbook="oscillation",
     ),
     graph(
@@ -225,7 +225,7 @@ _INPUT = [
     graph(
         "Events",
         "Input events, by result.",
-        rate(families.EVENTS, by="cluster, result"),
+        rate(families.EVENTS, by="cluster, outcome"),
         unit=units.CountsPerSecond,
         runbook="no-reports",
         width=8,

@@ -143,7 +143,7 @@ _TODAY = [
         (
             "Moved again",
             "Unloads of a bundle that had already been unloaded in the 6 hours before.",
-            families.REPEATED_UNLOADS,
+            families.UNLOADS_REPEATED,
             [],
             "oscillation",
         ),
@@ -172,7 +172,7 @@ _BALANCE = [
     graph(
         "Spread",
         "Standard deviation of the brokers' usage in each cluster.",
-        latest(families.BROKER_USAGE, 'resource="overall"', 'stat="stdev"', by="cluster"),
+        latest(families.USAGE, 'resource="overall"', 'stat="stdev"', by="cluster"),
         unit=POINTS,
         runbook="unbalanced",
     ),

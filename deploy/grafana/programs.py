@@ -98,7 +98,7 @@ _PROCESS = [
     number(
         "Left to read",
         "Records that the last micro-batch left for the next, in the partition furthest behind.",
-        f"max({select(families.INPUT_BEHIND)})",
+        f"max({select(families.INPUT_LAG)})",
         steps=[Step(10_000, ORANGE)],
         runbook="lag",
     ),
@@ -246,13 +246,13 @@ _COLLECTORS = [
     bars(
         "Sweeps",
         "Sweeps over all brokers, by result.",
-        each_step(families.COLLECTOR_SWEEPS, by="result"),
+        each_step(families.COLLECTOR_SWEEPS, by="outcome"),
         runbook="collector-stalled",
     ),
     bars(
         "Brokers asked",
         "Requests to single brokers, by result.",
-        each_step(families.COLLECTOR_READS, by="result"),
+        each_step(families.COLLECTOR_READS, by="outcome"),
         runbook="no-reports",
     ),
     graph(

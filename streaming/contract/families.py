@@ -79,25 +79,25 @@ ACTIONS = _counter("actions_published", "Actions published.", "cluster", "kind",
 ACTION_RESULTS = _counter(
     "action_results", "Results of actions, as executors reported them.", "cluster", "outcome"
 )
-REPEATED_UNLOADS = _counter(
-    "repeated_unloads",
+UNLOADS_REPEATED = _counter(
+    "unloads_repeated",
     "Unloads of a bundle that was already unloaded within the 6 hours before. Source `same`: from the same broker as "
     "before (the first unload had no effect, or the bundle came back); `other`: from another broker (the bundle is "
     "passed on).",
     "cluster",
     "source",
 )
-EVENTS = _counter("events", "Input events.", "cluster", "type", "result")
+EVENTS = _counter("events", "Input events.", "cluster", "type", "outcome")
 
-BROKER_USAGE = _gauge(
-    "broker_usage_points",
+USAGE = _gauge(
+    "usage_points",
     "Usage over the brokers of the last round, in percentage points; NaN: not measured.",
     "cluster",
     "resource",
     "stat",
 )
-USAGE_BY_BROKER = _gauge(
-    "usage_by_broker_points",
+BROKER_USAGE = _gauge(
+    "broker_usage_points",
     "Usage of each broker in the last round, in percentage points; of a cluster with more than 100 brokers, of the 100 heaviest: on Pulsar "
     "those with the highest usage, on Kafka those with the most network traffic, where [kafka.capacity] is declared. No series where it "
     "is not measured.",
@@ -266,8 +266,8 @@ ROUNDS_DIFFERING = _counter(
     "Rounds whose publication may differ from the memory, because another version published their batch, or it was "
     "published before `--adopt`.",
 )
-TELLING_ERRORS = _counter(
-    "telling_errors",
+REPORTING_ERRORS = _counter(
+    "reporting_errors",
     "Errors in reporting on a published batch (log, metrics, follow-up); the batch itself is published.",
     "part",
 )
@@ -282,8 +282,8 @@ STATE_ROWS = _gauge("state_rows", "Rows in the state store, as Spark last report
 STATE_MEMORY = _gauge(
     "state_memory_bytes", "Memory of the state store, as Spark last reported; NaN: not yet."
 )
-INPUT_BEHIND = _gauge(
-    "input_behind_records",
+INPUT_LAG = _gauge(
+    "input_lag_records",
     "Records of the input and control topics that the last micro-batch left for the next, in the partition that was "
     "furthest behind; NaN: no batch yet.",
 )
@@ -299,13 +299,13 @@ COLLECTOR_SWEEPS = _counter(
     "collector_sweeps",
     "Sweeps over all brokers: complete, without a broker list, or not written.",
     "cluster",
-    "result",
+    "outcome",
 )
-COLLECTOR_READS = _counter("collector_reads", "Reads of brokers, by result.", "cluster", "result")
+COLLECTOR_READS = _counter("collector_reads", "Reads of brokers, by outcome.", "cluster", "outcome")
 COLLECTOR_EVENTS = _counter("collector_events", "Events sent.", "cluster", "type")
 COLLECTOR_BROKERS = _gauge("collector_brokers", "Brokers the cluster lists as alive.", "cluster")
 COLLECTOR_BALANCERS = _gauge(
-    "collector_pulsar_balances",
+    "collector_pulsar_balancers",
     "Brokers at which Pulsar's own shedding or splitting is on.",
     "cluster",
     "kind",
@@ -332,15 +332,15 @@ EXECUTOR_SKIPS = _counter(
     "executor_skips", "Actions that were not carried out, by reason.", "cluster", "reason"
 )
 EXECUTOR_ELSEWHERE = _counter(
-    "executor_landed_elsewhere",
+    "executor_unloads_landed_elsewhere",
     "Unloads whose bundle left its broker, but not for the destination.",
     "cluster",
 )
 EXECUTOR_UNREADABLE = _counter(
-    "executor_unreadable", "Records on the actions topic that are no actions.", "cluster"
+    "executor_records_unreadable", "Records on the actions topic that are no actions.", "cluster"
 )
 EXECUTOR_DROPPED = _counter(
-    "executor_dropped_batches",
+    "executor_batches_dropped",
     "Batches that the executor dropped, because topics failed or its consumer group went on without it; their actions "
     "are read again.",
     "cluster",

@@ -93,7 +93,7 @@ class BatchReports:
             _LOG.exception(
                 "%s: a published batch could not be reported completely; the batch itself is published", part
             )
-            self._metrics.count(families.TELLING_ERRORS, part)
+            self._metrics.count(families.REPORTING_ERRORS, part)
 
     def _observe_events(self, value: bytes) -> None:
         observed = decode_observation(value)

@@ -101,8 +101,8 @@ class ClusterGauges(Collector):
             usage = summary.usage if resource == "overall" else summary.resources.get(resource)
             for stat in ("mean", "max", "stdev"):
                 points = None if usage is None else getattr(usage, f"{stat}_points")
-                yield families.BROKER_USAGE, (resource, stat), points
-        yield from _usage_by_broker(summary)
+                yield families.USAGE, (resource, stat), points
+        yield from _broker_usage(summary)
         findings = summary.findings.outcomes
         for kind in {*self._finding_kinds, *findings}:
             yield families.FINDINGS, (kind,), findings.get(kind, 0)
@@ -131,14 +131,14 @@ class ClusterGauges(Collector):
         yield families.NEEDED_HIT_COUNT, (), stand.needed_hit_count if stand else None
 
 
-def _usage_by_broker(summary: RoundSummary) -> Iterator[Sample]:
+def _broker_usage(summary: RoundSummary) -> Iterator[Sample]:
     """What is known of the brokers that the summary shows; a broker that measures nothing has no usage of 0."""
     for row in summary.brokers:
         if any(value != "not-measured" for value in row.resources.values()):
-            yield families.USAGE_BY_BROKER, (row.broker,), row.usage_points
+            yield families.BROKER_USAGE, (row.broker,), row.usage_points
     for broker in summary.kafka_brokers:
         if broker.usage_points is not None:
-            yield families.USAGE_BY_BROKER, (broker.broker,), broker.usage_points
+            yield families.BROKER_USAGE, (broker.broker,), broker.usage_points
 
 
 def strip_numbers(outcome: str) -> str:

@@ -37,7 +37,7 @@ SPLIT_POLICY = "bundle-split"
 Part = Literal["log", "metrics", "follow-up", "progress"]
 """What is reported about a batch."""
 
-_PROGRESS = (families.STATE_ROWS, families.STATE_MEMORY, families.INPUT_BEHIND)
+_PROGRESS = (families.STATE_ROWS, families.STATE_MEMORY, families.INPUT_LAG)
 _ANSWERS = ("acted", "rejected", "refused", "expired")
 """What becomes of proposals."""
 
@@ -106,7 +106,7 @@ class Metrics:
             self.show(family, value=math.nan)
         self.show(families.BUILD_INFO, version, pyspark_version, platform.python_version(), value=1)
         for part in get_args(Part):
-            self.count(families.TELLING_ERRORS, part, by=0)
+            self.count(families.REPORTING_ERRORS, part, by=0)
         for reason in known.rejected_reasons:
             self.count(families.REJECTED, reason, by=0)
         self._introduce_events("")
@@ -184,13 +184,13 @@ class Metrics:
     def count_repeat(self, repeat: Repeat) -> None:
         """Count an unload of a bundle that was unloaded before."""
         self._introduce(repeat.cluster)
-        self.count(families.REPEATED_UNLOADS, repeat.cluster, repeat.source)
+        self.count(families.UNLOADS_REPEATED, repeat.cluster, repeat.source)
 
     def show_progress(
-        self, *, state_rows: float, state_memory_bytes: float, input_behind_records: float | None
+        self, *, state_rows: float, state_memory_bytes: float, input_lag_records: float | None
     ) -> None:
         """Show what Spark last reported about its state store and the input; None if it did not report it."""
-        values = (state_rows, state_memory_bytes, input_behind_records)
+        values = (state_rows, state_memory_bytes, input_lag_records)
         for family, value in zip(_PROGRESS, values, strict=True):
             self.show(family, value=math.nan if value is None else value)
 
@@ -226,7 +226,7 @@ class Metrics:
         for outcome in self._known.result_outcomes:
             self.count(families.ACTION_RESULTS, cluster, outcome, by=0)
         for source in get_args(Source):
-            self.count(families.REPEATED_UNLOADS, cluster, source, by=0)
+            self.count(families.UNLOADS_REPEATED, cluster, source, by=0)
         for outcome in ("kept", "failed"):
             self.count(families.PROMISES, cluster, outcome, by=0)
         for outcome in _ANSWERS:

@@ -243,7 +243,7 @@ class QueryLoop:
             self.metrics.show_progress(
                 state_rows=last.state_rows,
                 state_memory_bytes=last.state_memory_bytes,
-                input_behind_records=last.input_behind_records,
+                input_lag_records=last.input_lag_records,
             )
 
     def _drain(self, query: Query) -> None:

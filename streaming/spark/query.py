@@ -66,7 +66,7 @@ class LastBatch:
 
     state_rows: int
     state_memory_bytes: int
-    input_behind_records: float | None
+    input_lag_records: float | None
     """Lag of the partition that is furthest behind; None where the source does not report it."""
 
 
@@ -110,7 +110,7 @@ class Query:
         return LastBatch(
             state_rows=sum(operator.numRowsTotal for operator in last.stateOperators),
             state_memory_bytes=sum(operator.memoryUsedBytes for operator in last.stateOperators),
-            input_behind_records=max(behind, default=None),
+            input_lag_records=max(behind, default=None),
         )
 
     def batch_progress(self) -> Hashable:

@@ -9,7 +9,7 @@ import yaml
 from prometheus_client import generate_latest
 
 from deploy.docs.examples import REPOSITORY
-from deploy.docs.metrics_page import _used_families
+from deploy.docs.metrics_page import used_families
 from deploy.local.prometheus import configuration
 from state.outputs import INFORMATION, Finding
 from streaming.cli.maintenance import WILL_NOT_PASS
@@ -80,7 +80,7 @@ def test_prometheus_accepts_the_configuration_for_the_demo_and_the_one_of_make_w
 
 
 def test_prometheus_finds_no_fault_with_the_names_on_the_metrics_page():
-    done = promtool("check", "metrics", given=generate_latest(_used_families()).decode())
+    done = promtool("check", "metrics", given=generate_latest(used_families()).decode())
     assert done.returncode == 0, done.stdout + done.stderr
 
 

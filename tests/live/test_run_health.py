@@ -70,11 +70,11 @@ def test_metrics_agree_with_what_was_published_and_an_idle_controller_is_ready(s
                 found = value(page, f"trimtab_{name}_total", **cluster, policy="avg-shedder", outcome=outcome)
                 assert found == count, (name, outcome)
         report = "trimtab.pulsar.load-report.v1"
-        assert value(page, "trimtab_events_total", **cluster, type=report, result="used") == 14
-        assert value(page, "trimtab_events_total", **cluster, type="trimtab.tick.v1", result="used") == 7
+        assert value(page, "trimtab_events_total", **cluster, type=report, outcome="used") == 14
+        assert value(page, "trimtab_events_total", **cluster, type="trimtab.tick.v1", outcome="used") == 7
         assert value(page, "trimtab_rejected_total", reason="not-json") == 1
         assert value(page, "trimtab_brokers", **cluster, state="reporting") == 2
-        mean = value(page, "trimtab_broker_usage_points", **cluster, resource="overall", stat="mean")
+        mean = value(page, "trimtab_usage_points", **cluster, resource="overall", stat="mean")
         assert mean == pytest.approx(summaries[-1]["usage"]["mean_points"])
         assert value(page, "trimtab_dry_run", **cluster) == 0
         assert value(page, "trimtab_batches_skipped_total") == 0

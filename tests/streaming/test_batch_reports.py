@@ -86,9 +86,9 @@ def test_what_cannot_be_told_is_logged_and_counted_and_the_batch_is_published(
     assert batches.error is None
     assert batches.published_count == 1
     page = generate_latest(metrics.registry).decode()
-    assert 'trimtab_telling_errors_total{part="metrics"} 2.0' in page
+    assert 'trimtab_reporting_errors_total{part="metrics"} 2.0' in page
     for part in ("log", "follow-up", "progress"):
-        assert f'trimtab_telling_errors_total{{part="{part}"}} 0.0' in page
+        assert f'trimtab_reporting_errors_total{{part="{part}"}} 0.0' in page
     assert 'trimtab_rejected_total{reason="not-json"} 3.0' in page, "what can be told is told"
     assert any("lab, round" in record.getMessage() for record in caplog.records)
     assert sum(record.exc_info is not None for record in caplog.records) == 2

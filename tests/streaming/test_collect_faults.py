@@ -87,7 +87,7 @@ def collector(broker: Broker, heard: Heard, **flags: object) -> Iterator[PulsarC
 
 
 def failed_sweeps(collecting: PulsarCollector, result: str) -> float | None:
-    labels = {"cluster": CLUSTER, "result": result}
+    labels = {"cluster": CLUSTER, "outcome": result}
     return collecting.metrics.registry.get_sample_value("trimtab_collector_sweeps_total", labels)
 
 

@@ -41,7 +41,7 @@ def test_a_batch_that_cannot_be_told_or_committed_is_polled_again(
     assert world.results.written.count(world.results.written[0]) == len(world.results.written)
     assert world.results.written[0]["id"] == "result/a1"
     metric = world.loop.metrics.registry.get_sample_value
-    assert metric("trimtab_executor_dropped_batches_total", {"cluster": "east-1"}) == 1
+    assert metric("trimtab_executor_batches_dropped_total", {"cluster": "east-1"}) == 1
 
 
 def test_of_a_dropped_batch_only_what_did_not_succeed_is_carried_out_again(world: World):
@@ -184,7 +184,7 @@ def test_it_stays_in_the_group_while_it_works_and_calls_nothing_of_anothers_batc
     assert world.called == ["a1", "a2"], "a2 was called only after it had come again"
     assert (
         world.loop.metrics.registry.get_sample_value(
-            "trimtab_executor_dropped_batches_total", {"cluster": "east-1"}
+            "trimtab_executor_batches_dropped_total", {"cluster": "east-1"}
         )
         == 1
     )

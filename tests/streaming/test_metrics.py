@@ -67,7 +67,7 @@ def test_every_rejection_reason_exists_from_the_first_scrape():
     assert value(metrics, "trimtab_rejected_total", reason="ahead-of-log") == 0
     assert value(metrics, "trimtab_query_restarts_total") == 0
     assert value(metrics, "trimtab_batches_skipped_total") == 0
-    assert value(metrics, "trimtab_events_total", cluster="", type="unknown", result="rejected") == 0
+    assert value(metrics, "trimtab_events_total", cluster="", type="unknown", outcome="rejected") == 0
 
 
 def test_build_info_names_the_versions():
@@ -80,7 +80,7 @@ def test_no_cluster_is_named_before_its_first_round_or_used_event():
     metrics = new_metrics()
     metrics.observe_events(events("east-1", EventCount(REPORT, "rejected", 1), not_json=1))
     assert "east-1" not in generate_latest(metrics.registry).decode()
-    assert value(metrics, "trimtab_events_total", cluster="", type=REPORT, result="rejected") == 1
+    assert value(metrics, "trimtab_events_total", cluster="", type=REPORT, outcome="rejected") == 1
 
 
 def after(*rounds: RoundSummary) -> Metrics:
@@ -112,11 +112,11 @@ UNLOAD, SPLIT = {"kind": "unload"}, {"kind": "split"}
         ("actions_published_total", SPLIT | {"dry_run": "false"}, 1),
         ("actions_published_total", SPLIT | {"dry_run": "true"}, 0),
         ("findings", {"kind": "hot-partition"}, 4),
-        ("events_total", {"type": TICK, "result": "late"}, 0),
+        ("events_total", {"type": TICK, "outcome": "late"}, 0),
         ("promises_total", {"outcome": "failed"}, 0),
-        ("repeated_unloads_total", {"source": "other"}, 0),
-        ("broker_usage_points", {"resource": "overall", "stat": "max"}, 80.0),
-        ("broker_usage_points", {"resource": "messages", "stat": "mean"}, NAN),
+        ("unloads_repeated_total", {"source": "other"}, 0),
+        ("usage_points", {"resource": "overall", "stat": "max"}, 80.0),
+        ("usage_points", {"resource": "messages", "stat": "mean"}, NAN),
         ("brokers", {"state": "missing"}, 1),
         ("oldest_report_age_seconds", {}, 12.5),
         ("dry_run", {}, 0),
@@ -154,7 +154,7 @@ def busy(broker: str, usage_points: float, cpu: Any = 1.0) -> BrokerLoad:
 
 def usage_by_broker(metrics: Metrics) -> dict[str, float]:
     """The samples by broker."""
-    name = "trimtab_usage_by_broker_points"
+    name = "trimtab_broker_usage_points"
     page = text_string_to_metric_families(generate_latest(metrics.registry).decode())
     return {
         each.labels["broker"]: each.value for family in page for each in family.samples if each.name == name
@@ -287,9 +287,9 @@ def test_events_are_counted_by_type_and_result_and_strangers_share_one_type():
     metrics = new_metrics()
     metrics.observe_events(events("east-1", EventCount(REPORT, "used", 3), EventCount(REPORT, "late", 1)))
     metrics.observe_events(events("east-1", EventCount("com.example.x", "rejected", 2), not_json=2))
-    assert value(metrics, "trimtab_events_total", cluster="east-1", type=REPORT, result="used") == 3
-    assert value(metrics, "trimtab_events_total", cluster="east-1", type=REPORT, result="late") == 1
-    assert value(metrics, "trimtab_events_total", cluster="east-1", type="unknown", result="rejected") == 2
+    assert value(metrics, "trimtab_events_total", cluster="east-1", type=REPORT, outcome="used") == 3
+    assert value(metrics, "trimtab_events_total", cluster="east-1", type=REPORT, outcome="late") == 1
+    assert value(metrics, "trimtab_events_total", cluster="east-1", type="unknown", outcome="rejected") == 2
     assert value(metrics, "trimtab_rejected_total", reason="not-json") == 2
 
 
@@ -325,15 +325,15 @@ def test_results_of_actions_are_counted_by_outcome():
 def test_repeated_unloads_are_counted():
     metrics = after(ROUND)
     metrics.count_repeat(Repeat(cluster="east-1", source="other"))
-    assert value(metrics, "trimtab_repeated_unloads_total", cluster="east-1", source="other") == 1
+    assert value(metrics, "trimtab_unloads_repeated_total", cluster="east-1", source="other") == 1
 
 
 def test_what_spark_has_not_said_yet_is_not_zero():
     metrics = new_metrics()
     assert math.isnan(value(metrics, "trimtab_state_rows") or 0)
-    metrics.show_progress(state_rows=3, state_memory_bytes=4096, input_behind_records=None)
+    metrics.show_progress(state_rows=3, state_memory_bytes=4096, input_lag_records=None)
     assert value(metrics, "trimtab_state_memory_bytes") == 4096
-    assert math.isnan(value(metrics, "trimtab_input_behind_records") or 0)
+    assert math.isnan(value(metrics, "trimtab_input_lag_records") or 0)
     metrics.show(families.START, value=1.5)
     assert value(metrics, "trimtab_start_timestamp_seconds") == 1.5
 
@@ -350,9 +350,9 @@ def test_a_cluster_that_is_forgotten_leaves_no_series_and_begins_anew():
     assert "east-1" not in page
     assert "west-1" in page
     assert value(metrics, "trimtab_clusters") == 1
-    assert value(metrics, "trimtab_events_total", cluster="", type="unknown", result="rejected") == 0
+    assert value(metrics, "trimtab_events_total", cluster="", type="unknown", outcome="rejected") == 0
     metrics.observe_events(events("east-1", used))
-    assert value(metrics, "trimtab_events_total", cluster="east-1", type=REPORT, result="used") == 2
+    assert value(metrics, "trimtab_events_total", cluster="east-1", type=REPORT, outcome="used") == 2
     assert value(metrics, "trimtab_clusters") == 2
 
 
@@ -363,4 +363,4 @@ def test_the_control_event_that_forgets_a_cluster_makes_no_series_of_it():
     assert decode_observation(encode_observation(last)) == last
     metrics.observe_events(last)
     assert "east-1" not in generate_latest(metrics.registry).decode()
-    assert value(metrics, "trimtab_events_total", cluster="", type="unknown", result="used") == 1
+    assert value(metrics, "trimtab_events_total", cluster="", type="unknown", outcome="used") == 1
