@@ -197,7 +197,7 @@ class BrokerReport:
     """(len(bundles),): whether the report has the bundle's traffic."""
     counts: Ints
     """(len(bundles), 2): topics and sessions (producers and consumers); 0 where the report does not have them."""
-    pulsars_own: Sequence[str] = ()
+    system_bundles: Sequence[str] = ()
     """Full names of the bundles of Pulsar itself that it lists, ascending, each once."""
     published: Published | None = None
     """None from a broker with the modular load manager."""
@@ -205,7 +205,7 @@ class BrokerReport:
     @property
     def cluster_bundles(self) -> list[str]:
         """Those of Pulsar's own that serve the whole cluster; heartbeats and SLA monitors belong to the broker and end with it."""
-        return [bundle for bundle in self.pulsars_own if namespace_of(bundle) == SYSTEM_NAMESPACE]
+        return [bundle for bundle in self.system_bundles if namespace_of(bundle) == SYSTEM_NAMESPACE]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

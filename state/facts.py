@@ -36,7 +36,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     """Namespaces of each anti-affinity group."""
     restricted_brokers: list[str] = []
     """Brokers that refuse to split a bundle at given positions."""
-    own_topics: dict[str, tuple[float, float]] = {}
+    trimtab_topics: dict[str, tuple[float, float]] = {}
     """Messages/s and bytes/s, in + out, of this program's own topics by the bundle they are in."""
     failure_domains: dict[str, list[str]] = {}
     """Brokers of each failure domain."""

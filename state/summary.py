@@ -272,7 +272,9 @@ def _cut_maintenance(maintenance: MaintenanceSummary | None, shown: int) -> Main
         brokers=maintenance.brokers[:shown],
         namespaces=maintenance.namespaces[:shown],
         drains=maintenance.drains[:shown],
-        left=msgspec.structs.replace(maintenance.left, heaviest=maintenance.left.heaviest[:shown]),
+        bundles_left=msgspec.structs.replace(
+            maintenance.bundles_left, heaviest=maintenance.bundles_left.heaviest[:shown]
+        ),
     )
 
 
@@ -313,7 +315,7 @@ def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
         judged=_cut_judged(summary.judged, shown),
         promises=_cut_promises(summary.promises, shown),
         shadow=_cut_shadow(summary.shadow, shown),
-        upkeep=_cut_maintenance(summary.upkeep, shown),
+        maintenance=_cut_maintenance(summary.maintenance, shown),
         approval=_cut_approval(summary.approval, shown),
         findings=msgspec.structs.replace(summary.findings, heaviest=summary.findings.heaviest[:shown]),
         actions=summary.actions[:shown],

@@ -75,12 +75,12 @@ class Violation:
 
     role: BrokerRole
     rate_bytes_per_s: int
-    required_more_than_bytes_per_s: int
+    min_bytes_per_s: int
 
     @property
     def deficit_bytes_per_s(self) -> int:
         """How far the rate is below the minimum; it must be above it."""
-        return self.required_more_than_bytes_per_s - self.rate_bytes_per_s
+        return self.min_bytes_per_s - self.rate_bytes_per_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,9 +219,7 @@ def _violation(load: Load, rate: int | None) -> Violation | None:
     """A role without bytes to move is done, whatever its rate; if the bytes are unknown, there may be some."""
     if rate is None or load.min_bytes_per_s is None or load.bytes_left == 0 or rate > load.min_bytes_per_s:
         return None
-    return Violation(
-        role=load.role, rate_bytes_per_s=rate, required_more_than_bytes_per_s=load.min_bytes_per_s
-    )
+    return Violation(role=load.role, rate_bytes_per_s=rate, min_bytes_per_s=load.min_bytes_per_s)
 
 
 def _duration_s(load: Load, rate: int | None) -> float | None:

@@ -161,7 +161,7 @@ def _throttle(
             RateViolation(
                 role=str(violation.role),
                 rate_bytes_per_s=violation.rate_bytes_per_s,
-                required_more_than_bytes_per_s=violation.required_more_than_bytes_per_s,
+                min_bytes_per_s=violation.min_bytes_per_s,
             )
             for violation in (plan.violations if plan else ())
         ],

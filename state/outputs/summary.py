@@ -81,7 +81,7 @@ class ShadowRow(msgspec.Struct, frozen=True, kw_only=True):
     """Its full name."""
     broker: str
     """The broker that really has it."""
-    counts_at: str
+    shadow_broker: str
     """The broker at which its load counts."""
 
 
@@ -258,17 +258,17 @@ class MaintenanceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 class DrainRow(MaintenanceRow, frozen=True, kw_only=True, omit_defaults=True):
     """A broker that is drained."""
 
-    state: Literal["draining", "only-pulsars-own", "empty", "silent"]
-    """`only-pulsars-own`: empty but for bundles of `pulsar/system`, which serve the whole cluster, such as transaction coordinators;
+    state: Literal["draining", "only-system-bundles", "empty", "silent"]
+    """`only-system-bundles`: empty but for bundles of `pulsar/system`, which serve the whole cluster, such as transaction coordinators;
     its heartbeats do not count, because they end with it. `silent`: it sent no report in the round. In the middle two it is treated
     as under maintenance."""
     bundles_at_start_count: int | None = None
     """Bundles it had in the first round of the drain; left out before its first report."""
     bundles_left_count: int | None = None
     """Bundles it has now, Pulsar's own left out; left out while it is silent."""
-    pulsars_own_count: int | None = None
+    system_bundles_count: int | None = None
     """Bundles of `pulsar/system` that it has now; left out while it is silent."""
-    pulsars_own: list[str] = []
+    system_bundles: list[str] = []
     """Their full names, at most 100."""
 
 
@@ -298,7 +298,7 @@ class MaintenanceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Namespaces under maintenance."""
     drains: list[DrainRow]
     """Brokers that are drained."""
-    left: Section[LeftRow]
+    bundles_left: Section[LeftRow]
     """Bundles that are still at drained brokers; those that do not leave in this round come first."""
 
 
@@ -311,9 +311,9 @@ class ProposalRow(msgspec.Struct, frozen=True, kw_only=True):
     """What it would do."""
     bundle: str
     """Full name of its bundle."""
-    source: str
+    source_broker: str
     """Owner of the bundle."""
-    destination: str | None
+    destination_broker: str | None
     """Broker it would go to; null for a split, and where Pulsar chooses."""
     round: int
     """The round that proposed it."""
@@ -491,7 +491,7 @@ class RateViolation(msgspec.Struct, frozen=True, kw_only=True):
     """The role, as in `leader:101`."""
     rate_bytes_per_s: int
     """The highest rate that it may have."""
-    required_more_than_bytes_per_s: int
+    min_bytes_per_s: int
     """Its minimum, which the rate must be above."""
 
 
@@ -713,7 +713,7 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Problems that no action can solve, by kind."""
     shadow: ShadowSummary | None = None
     """Bundles that a dry-run has moved, and the usage that the policy saw with these moves; left out where there is none."""
-    upkeep: MaintenanceSummary | None = None
+    maintenance: MaintenanceSummary | None = None
     """What is under maintenance and drained; left out where nothing is."""
     approval: ApprovalSummary | None = None
     """Proposals and answers; left out where no approval is required, no answer came and no proposal was dropped."""

@@ -269,8 +269,8 @@ def section(
                 id=proposal.id,
                 kind=proposal.kind,
                 bundle=proposal.bundle,
-                source=proposal.source,
-                destination=proposal.destination,
+                source_broker=proposal.source,
+                destination_broker=proposal.destination,
                 round=proposal.round,
                 expires_at=rfc3339(proposal.expires_ms),
             )

@@ -70,7 +70,7 @@ class _ReportBytes(msgspec.Struct, array_like=True):
     has_traffic: bytes
     counts: bytes
     published: tuple[float, float, int, str, bytes] | None = None
-    pulsars_own: str = ""
+    system_bundles: str = ""
 
 
 class _TopicsBytes(msgspec.Struct, array_like=True):
@@ -195,7 +195,7 @@ def encode_report(waiting: WaitingReport) -> bytes:
             np.packbits(report.has_traffic).tobytes(),
             report.counts.astype("<u4").tobytes(),
             _encode_published(report.published),
-            "\n".join(report.pulsars_own),
+            "\n".join(report.system_bundles),
         )
     )
 
@@ -236,7 +236,7 @@ def decode_report(value: bytes) -> WaitingReport:
             traffic=_column(body.traffic, "<f8", 4),
             has_traffic=_unpack(body.has_traffic, len(bundles)),
             counts=_column(body.counts, "<u4", 2),
-            pulsars_own=_split(body.pulsars_own),
+            system_bundles=_split(body.system_bundles),
             published=_decode_published(body.published),
         ),
     )

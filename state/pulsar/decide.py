@@ -148,7 +148,7 @@ def _decide(
         summarize(context, table, decided, mask_codes=codes, actions=actions, findings=found),
         promises=promised_,
         approval=approvals.section(context, answers, made),
-        upkeep=drains.section(context, decided.drained),
+        maintenance=drains.section(context, decided.drained),
     )
     return [*outputs, closing.summary(fit(summary), actions_count=len(outputs))]
 

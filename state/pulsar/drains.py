@@ -273,7 +273,7 @@ def section(context: RoundContext, drained: Drained | None) -> MaintenanceSummar
         drains=[
             _drain_row(context, row, context.reports.get(row.name)) for row in _rows(overlay.drained_brokers)
         ],
-        left=empty_section() if drained is None else _left(drained),
+        bundles_left=empty_section() if drained is None else _left(drained),
     )
 
 
@@ -296,11 +296,11 @@ def _drain_row(context: RoundContext, window: MaintenanceRow, report: WaitingRep
     own = [] if report is None else report.report.cluster_bundles
     return DrainRow(
         **msgspec.structs.asdict(window),
-        state="silent" if left is None else "draining" if left else "only-pulsars-own" if own else "empty",
+        state="silent" if left is None else "draining" if left else "only-system-bundles" if own else "empty",
         bundles_at_start_count=None if begun is None else begun.bundles_count,
         bundles_left_count=left,
-        pulsars_own_count=None if report is None else len(own),
-        pulsars_own=own[:SHOWN_ROWS],
+        system_bundles_count=None if report is None else len(own),
+        system_bundles=own[:SHOWN_ROWS],
     )
 
 

@@ -25,15 +25,15 @@ from state.pulsar.view import RoundContext
 _SHARE_RATIO = 0.5
 
 
-def carries_own_topics(fleet: Fleet, count: int, facts: Facts | None) -> Bools:
+def carries_trimtab_topics(fleet: Fleet, count: int, facts: Facts | None) -> Bools:
     """Which of the fleet's leading ``count`` bundles carry little but this program's own topics, (count,)."""
     carries = np.zeros(count, dtype=np.bool_)
-    if facts is None or not facts.own_topics:
+    if facts is None or not facts.trimtab_topics:
         return carries
-    own_topics = facts.own_topics
-    named = np.fromiter(map(own_topics.__contains__, fleet.bundles[:count]), dtype=np.bool_, count=count)
+    trimtab_topics = facts.trimtab_topics
+    named = np.fromiter(map(trimtab_topics.__contains__, fleet.bundles[:count]), dtype=np.bool_, count=count)
     for row in np.flatnonzero(named).tolist():
-        messages, volume = own_topics[fleet.bundles[row]]
+        messages, volume = trimtab_topics[fleet.bundles[row]]
         average = fleet.averages[row]
         carries[row] = (
             messages + volume > 0
@@ -52,7 +52,7 @@ MASK_REASONS = (
     "ineffective",
     "other-group",
     "unsettled-broker",
-    "own-topics",
+    "trimtab-topics",
     "maintenance",
     "rejected",
     "absent",
@@ -71,7 +71,7 @@ SPLIT_MASK_REASONS = (*MASK_REASONS, "to-be-unloaded")
     INEFFECTIVE,
     OTHER_GROUP,
     UNSETTLED,
-    OWN_TOPICS,
+    TRIMTAB_TOPICS,
     MAINTENANCE,
     REJECTED,
     ABSENT,
@@ -82,7 +82,7 @@ SPLIT_MASK_REASONS = (*MASK_REASONS, "to-be-unloaded")
 SPLIT_MASK_OUTCOMES = tuple(
     name
     for code, name in enumerate(SPLIT_MASK_REASONS)
-    if code not in (OPEN, OTHER_GROUP, UNSETTLED, OWN_TOPICS)
+    if code not in (OPEN, OTHER_GROUP, UNSETTLED, TRIMTAB_TOPICS)
 )
 """The reasons that a split can have; a split crosses no group and moves no load."""
 
@@ -103,7 +103,7 @@ def unload_mask(context: RoundContext, unsettled: Collection[str]) -> Codes:
     is_unsettled = np.array([name in unsettled for name in fleet.brokers], dtype=np.bool_)
     for reason, rows in (
         (OTHER_GROUP, context.groups.foreign(fleet, count)),
-        (OWN_TOPICS, carries_own_topics(fleet, count, context.facts)),
+        (TRIMTAB_TOPICS, carries_trimtab_topics(fleet, count, context.facts)),
         (UNSETTLED, is_unsettled[fleet.owner[:count]]),
     ):
         codes[(codes == OPEN) & rows] = reason

@@ -70,7 +70,7 @@ class Shadow:
     def section(self, *, usage: UsageSummary) -> ShadowSummary:
         """The section of the summary."""
         shown = zip(self.bundles[:SHOWN_ROWS], self.owners, self.destinations, strict=False)
-        rows = [ShadowRow(bundle=bundle, broker=owner, counts_at=there) for bundle, owner, there in shown]
+        rows = [ShadowRow(bundle=bundle, broker=owner, shadow_broker=there) for bundle, owner, there in shown]
         return ShadowSummary(count=len(self), usage=usage, heaviest=rows)
 
 

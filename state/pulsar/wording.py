@@ -33,7 +33,7 @@ _STAY = {
     "one-topic": "are hot because of one topic",
     "other-group": "are at a broker of another group",
     "overlapping": "overlap others",
-    "own-topics": "have little but topics of trimtab",
+    "trimtab-topics": "have little but topics of trimtab",
     "paused": "wait for the end of the pause",
     "proposed": "wait for approval",
     "quiet-hours": "wait for the end of the quiet hours",

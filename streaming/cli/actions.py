@@ -166,7 +166,7 @@ def list_command(settings: Settings, cluster: str | None, form: str, *, pending:
         is_all = pending or len(pretends) == len(rounds)
         click.echo("nothing waits for approval" + ("" if is_all else " or is in flight"))
     for event in pretends:
-        left = event.data.upkeep.left.outcomes if event.data.upkeep else {}
+        left = event.data.maintenance.bundles_left.outcomes if event.data.maintenance else {}
         flown = event.data.candidates.outcomes.get("in-flight", 0) + left.get("in-flight", 0)
         moved = event.data.shadow.count if event.data.shadow else 0
         click.echo(

@@ -114,9 +114,9 @@ def _write_verdict(
 def proposal_text(cluster: str, row: ProposalRow) -> str:
     """A proposal in one line."""
     way = (
-        f" {row.source} -> {row.destination or 'where placement chooses'}"
+        f" {row.source_broker} -> {row.destination_broker or 'where placement chooses'}"
         if row.kind == "unload"
-        else f" at {row.source}"
+        else f" at {row.source_broker}"
     )
     return f"{row.id} {cluster} round {row.round}: {row.kind} {row.bundle}{way}, until {time_text(row.expires_at)}"
 

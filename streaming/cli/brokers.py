@@ -40,9 +40,9 @@ def silent_brokers(data: RoundSummary) -> dict[str, str]:
     """By broker without a report, the reason as far as it is known; one that is taken out of balancing is not counted as missing."""
     unknown = "the reason is not known"
     found = {name: data.brokers_failed.get(name, unknown) for name in data.brokers_missing}
-    if data.upkeep is not None and len(data.brokers_reporting) == data.brokers_reporting_count:
-        apart = {row.name: "it is under maintenance" for row in data.upkeep.brokers}
-        apart |= {row.name: "it is drained" for row in data.upkeep.drains}
+    if data.maintenance is not None and len(data.brokers_reporting) == data.brokers_reporting_count:
+        apart = {row.name: "it is under maintenance" for row in data.maintenance.brokers}
+        apart |= {row.name: "it is drained" for row in data.maintenance.drains}
         found |= {name: why for name, why in apart.items() if name not in data.brokers_reporting}
     return found
 

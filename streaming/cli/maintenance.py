@@ -265,7 +265,7 @@ def _without(
 
 def is_stuck(data: RoundSummary) -> bool:
     """Whether every bundle that is left stays for a reason that no later round changes by itself."""
-    left = None if data.upkeep is None else data.upkeep.left
+    left = None if data.maintenance is None else data.maintenance.bundles_left
     return left is not None and left.count > 0 and set(left.outcomes) <= set(WILL_NOT_PASS)
 
 
@@ -301,7 +301,7 @@ def _follow_drains(settings: Settings, events: Sequence[Planned], brokers: Colle
 
 def _show_drains(event: Round, brokers: Collection[str]) -> bool:
     """Show how far the drains of the brokers are; returns whether nothing that is moved is left there."""
-    drains = [] if event.data.upkeep is None else event.data.upkeep.drains
+    drains = [] if event.data.maintenance is None else event.data.maintenance.drains
     rows = [each for each in drains if each.name in brokers]
     if not rows:
         return False  # a round from before the drain
@@ -316,7 +316,7 @@ def _show_drains(event: Round, brokers: Collection[str]) -> bool:
 
 
 def _is_over(rows: Sequence[DrainRow]) -> bool:
-    return all(row.state in {"empty", "only-pulsars-own"} for row in rows)
+    return all(row.state in {"empty", "only-system-bundles"} for row in rows)
 
 
 def progress_lines(data: RoundSummary, rows: Sequence[DrainRow]) -> list[str]:
@@ -325,5 +325,5 @@ def progress_lines(data: RoundSummary, rows: Sequence[DrainRow]) -> list[str]:
     if _is_over(rows):
         return lines + [line for row in rows for line in own_lines(row)]
     if is_stuck(data):
-        return [*lines, *left_lines(data.upkeep, shadow_note(data.shadow))]
+        return [*lines, *left_lines(data.maintenance, shadow_note(data.shadow))]
     return lines + [f"round {data.round}: {each.advice}" for each in missed_results(data)]

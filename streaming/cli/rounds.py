@@ -78,7 +78,7 @@ REMEDIES = {
     "not-confirmed": "bundle_cooldown_s has to be over since its last action, which was skipped or got no result: see that an executor runs",
     "other-group": "Pulsar has to move it back to a broker of its own isolation group",
     "overlapping": "the reports have to list no other range that overlaps its own, see the finding",
-    "own-topics": "trimtab's own topics have to carry less than half of its traffic",
+    "trimtab-topics": "trimtab's own topics have to carry less than half of its traffic",
     "starting": "the controller's start without memory has to be over for as long as the detail says",
     "paused": "the pause has to end: `trimtab resume`",
     "quiet-hours": "the quiet hours have to be over",
@@ -231,7 +231,7 @@ def _about(data: RoundSummary, subject: str, *, is_bundle: bool) -> RoundSummary
         return subject == (row.bundle if is_bundle else row.broker)
 
     candidates, splits = _keep(data.candidates, is_named), _keep(data.splits, is_named)
-    left = data.upkeep and _keep(data.upkeep.left, is_named)
+    left = data.maintenance and _keep(data.maintenance.bundles_left, is_named)
     judged = data.judged and _keep(data.judged, lambda row: subject in {row.bundle, *row.brokers.values()})
     named = [row.broker for section in (candidates, splits, left) if section for row in section.heaviest]
     brokers = {*named} if is_bundle else {subject}
@@ -248,7 +248,9 @@ def _about(data: RoundSummary, subject: str, *, is_bundle: bool) -> RoundSummary
         candidates=candidates,
         splits=splits,
         judged=judged,
-        upkeep=data.upkeep and left and msgspec.structs.replace(data.upkeep, left=left),
+        maintenance=data.maintenance
+        and left
+        and msgspec.structs.replace(data.maintenance, bundles_left=left),
     )
 
 
@@ -267,7 +269,7 @@ def about_text(rounds: Sequence[RoundSummary]) -> str:
 
 
 def _round_lines(data: RoundSummary) -> Iterator[str]:
-    drains = ", bundles at drained brokers apart" if data.upkeep and data.upkeep.drains else ""
+    drains = ", bundles at drained brokers apart" if data.maintenance and data.maintenance.drains else ""
     yield round_head(data)
     yield f"  the whole cluster{drains}: {outcome_text(data)}"
     for load in data.brokers:
@@ -289,10 +291,10 @@ def _round_lines(data: RoundSummary) -> Iterator[str]:
     if judged:
         yield from ("", "Earlier actions that were judged:")
         yield from table_lines([(f"{row.kind} {row.bundle}", row.outcome, row.id) for row in judged])
-    if data.upkeep is not None and data.upkeep.left.count:
+    if data.maintenance is not None and data.maintenance.bundles_left.count:
         yield from section_lines(
             f"Left at drained brokers{shadow_note(data.shadow)}",
-            data.upkeep.left,
+            data.maintenance.bundles_left,
             lambda row: (row.bundle, f"at {row.broker}", row.detail),
         )
     yield ""
@@ -307,7 +309,7 @@ def _remedies(data: RoundSummary) -> Iterator[tuple[str, str]]:
     if data.mode == "dry-run":
         yield "dry-run", 'mode has to be "act": `trimtab mode act`'
     found = [(outcome, examined_remedy_of(outcome, data.policy)) for outcome in data.examined.outcomes]
-    held = (*data.candidates.outcomes, *(data.upkeep.left.outcomes if data.upkeep else ()))
+    held = (*data.candidates.outcomes, *(data.maintenance.bundles_left.outcomes if data.maintenance else ()))
     found += [(outcome, REMEDIES.get(outcome, "")) for outcome in held]
     yield from ((outcome, remedy) for outcome, remedy in found if remedy)
 

@@ -295,7 +295,7 @@ def _describe_waiting(event: Round, stands: Standing) -> str | None:
 _FIELDS = (
     "cluster system controller epoch runs beat standbys round end age_s is_late rounds_behind outcome reason mode paused policy settings "
     "control waiting failing_since splits_failing_since brokers_reporting_count brokers_missing brokers_failed usage "
-    "other_balancers nearest held actions in_flight findings throttle shadow upkeep approval"
+    "other_balancers nearest held actions in_flight findings throttle shadow maintenance approval"
 )
 """What a program gets of a cluster: fields of its summary, and those of ``status_tree``."""
 
@@ -391,7 +391,7 @@ def status_text(status: ClusterStatus) -> str:
         ("in flight", _in_flight(data.in_flight)),
         ("shadow", _shadow(data)),
         ("approval", _approval(data.approval)),
-        ("upkeep", maintenance_lines(data)),
+        ("maintenance", maintenance_lines(data)),
         *(
             (
                 "failing",

@@ -214,35 +214,35 @@ def drain_line(row: DrainRow) -> str:
         return f"drain of {row.name}: no report of it"
     if row.state == "empty":
         return f"drain of {row.name}: empty, under maintenance until it is ended"
-    if row.state == "only-pulsars-own":
-        bundles = f"{counted(row.pulsars_own_count or 0, 'bundle')} of Pulsar's own"
+    if row.state == "only-system-bundles":
+        bundles = f"{counted(row.system_bundles_count or 0, 'bundle')} of Pulsar's own"
         return f"drain of {row.name}: empty but for {bundles}, under maintenance until it is ended"
     return f"drain of {row.name}: {counted(row.bundles_left_count, 'bundle')} left of {row.bundles_at_start_count}"
 
 
 def own_lines(row: DrainRow) -> Iterable[str]:
     """Which bundles of Pulsar's own are still at a broker whose other bundles have left."""
-    if row.state != "only-pulsars-own":
+    if row.state != "only-system-bundles":
         return
     yield "  they serve the whole cluster, such as transaction coordinators: when the broker stops, their clients wait for others"
-    yield from (f"  {each} is Pulsar's own" for each in row.pulsars_own)
-    yield from more_line(row.pulsars_own_count or 0, row.pulsars_own)
+    yield from (f"  {each} is Pulsar's own" for each in row.system_bundles)
+    yield from more_line(row.system_bundles_count or 0, row.system_bundles)
 
 
 def left_lines(found: MaintenanceSummary | None, note: str = "") -> Iterable[str]:
     """Which bundles are still at drained brokers, and why; ``note`` says what is only pretended."""
-    if found is None or not found.left.count:
+    if found is None or not found.bundles_left.count:
         return
-    yield f"bundles left{note}: {counts_text(found.left.outcomes)}"
-    stay = [each for each in found.left.heaviest if each.outcome != "acted"]
+    yield f"bundles left{note}: {counts_text(found.bundles_left.outcomes)}"
+    stay = [each for each in found.bundles_left.heaviest if each.outcome != "acted"]
     yield from (f"  {each.bundle} at {each.broker}: {each.detail}" for each in stay)
-    stay_count = found.left.count - found.left.outcomes.get("acted", 0)
+    stay_count = found.bundles_left.count - found.bundles_left.outcomes.get("acted", 0)
     yield from more_line(stay_count, stay, "which stay, too")
 
 
 def maintenance_lines(data: RoundSummary) -> Iterable[str]:
     """Maintenance and drains as a round has them, for ``status`` and ``rounds``."""
-    found = data.upkeep
+    found = data.maintenance
     if found is None:
         return
     for what, rows in (("broker", found.brokers), ("namespace", found.namespaces)):

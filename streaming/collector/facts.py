@@ -58,13 +58,13 @@ class OwnTopics:
         return name in self.names or name.startswith(self.commits)
 
 
-def read_own_topics(
-    admin: PulsarAdmin, pool: Executor, own_topics: OwnTopics
+def read_trimtab_topics(
+    admin: PulsarAdmin, pool: Executor, trimtab_topics: OwnTopics
 ) -> dict[str, dict[str, Traffic]]:
     """Traffic by bundle and topic. A topic that no broker serves is left out. Raises ``AdminError``."""
     by_bundle: dict[str, dict[str, Traffic]] = defaultdict(dict)
-    for namespace in sorted(own_topics.namespaces):
-        topics = [topic for topic in _topics(admin, namespace) if own_topics.holds(topic)]
+    for namespace in sorted(trimtab_topics.namespaces):
+        topics = [topic for topic in _topics(admin, namespace) if trimtab_topics.holds(topic)]
         bundles = admin.bundles(namespace) if topics else []
         for topic, traffic in zip(
             topics, pool.map(lambda topic: _traffic(admin, topic), topics), strict=True
@@ -94,7 +94,12 @@ def _traffic(admin: PulsarAdmin, topic: str) -> Traffic | None:
 
 
 def read_facts(
-    admin: PulsarAdmin, pool: Executor, own_topics: OwnTopics, *, pulsar_cluster: str, brokers: Sequence[str]
+    admin: PulsarAdmin,
+    pool: Executor,
+    trimtab_topics: OwnTopics,
+    *,
+    pulsar_cluster: str,
+    brokers: Sequence[str],
 ) -> PulsarClusterData:
     """Read all facts anew; a broker that cannot be asked is unknown, any other failure raises ``AdminError``."""
     configurations = pool.map(lambda broker: _configuration(admin, broker), brokers)
@@ -117,7 +122,7 @@ def read_facts(
         ),
         anti_affinity_groups={group: sorted(groups[group]) for group in sorted(groups)},
         failure_domains=admin.failure_domains(pulsar_cluster),
-        own_topics=read_own_topics(admin, pool, own_topics),
+        trimtab_topics=read_trimtab_topics(admin, pool, trimtab_topics),
     )
 
 

@@ -32,7 +32,7 @@ from streaming.collector.reports import (
     read_report,
     topic_traffic,
     wanted_bundles,
-    with_pulsars_own,
+    with_system_bundles,
 )
 from streaming.collector.unowned import Unowned
 from streaming.contract.messages import (
@@ -98,7 +98,7 @@ class Sweeper:
         self._following: Future[None] = Future()
         self._following.set_result(None)
         self._looking = self._following
-        self._pulsars_own: Mapping[str, Collection[str]] = {}
+        self._system_bundles: Mapping[str, Collection[str]] = {}
         self._is_own_known = True
         self._running: dict[str, Future[str | None]] = {}
 
@@ -118,7 +118,7 @@ class Sweeper:
         self._wait_s = _PUBLISHED_RATIO * within_s
         asked = {broker: self._start(broker) for broker in brokers if broker not in failed}
         if self._looking.done() and not all(map(self._managers.is_extensible, brokers)):
-            self._looking = self._pool.submit(self._look_for_pulsars_own, brokers)
+            self._looking = self._pool.submit(self._look_for_system_bundles, brokers)
         wait(asked.values(), timeout=within_s)
         for broker, future in asked.items():
             reason = self._outcome(broker, future)
@@ -196,11 +196,11 @@ class Sweeper:
         report = read_report(answer)
         loads = report.lastStats or {}
         self._unowned.note(broker, loads, report.bundles or ())
-        data = with_pulsars_own(answer, self._pulsars_own.get(broker, ()))
+        data = with_system_bundles(answer, self._system_bundles.get(broker, ()))
         self._writer.write("load-report", type_of(LoadReportMessage), broker, data)
         self._write_topics(broker, self._topics(broker, loads))
 
-    def _look_for_pulsars_own(self, brokers: Sequence[str]) -> None:
+    def _look_for_system_bundles(self, brokers: Sequence[str]) -> None:
         """Who owns the bundles of ``pulsar/system``, for the reports from then on; an error keeps what was known."""
         by_broker: dict[str, list[str]] = defaultdict(list)
         bundles: list[Bundle] | None = None
@@ -214,7 +214,7 @@ class Sweeper:
                     _LOG.warning("who owns the bundles of %s could not be read: %s", SYSTEM_NAMESPACE, error)
                 self._is_own_known = False
                 return
-        self._pulsars_own, self._is_own_known = by_broker, True
+        self._system_bundles, self._is_own_known = by_broker, True
 
     def _write_published(self, broker: str) -> None:
         """What a broker published, with what it owns.
@@ -270,7 +270,7 @@ class PulsarCollector(Collector):
             clock_s=clock_s,
         )
         self._target = target
-        self._own_topics = OwnTopics.from_settings(settings)
+        self._trimtab_topics = OwnTopics.from_settings(settings)
         self._http, self._admin, configuration = self._connect()
         self._pulsar_cluster = configuration.cluster_name
         self._managers = LoadManagers(
@@ -348,7 +348,11 @@ class PulsarCollector(Collector):
             require_reports(self._admin.configuration(), cluster=self._cluster)
             with ThreadPoolExecutor(_FACTS_THREADS, thread_name_prefix="facts") as pool:
                 facts = read_facts(
-                    self._admin, pool, self._own_topics, pulsar_cluster=self._pulsar_cluster, brokers=brokers
+                    self._admin,
+                    pool,
+                    self._trimtab_topics,
+                    pulsar_cluster=self._pulsar_cluster,
+                    brokers=brokers,
                 )
             data = msgspec.json.encode(facts)
             self._writer.write("cluster", type_of(PulsarClusterMessage), "cluster", data)

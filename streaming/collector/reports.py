@@ -93,7 +93,7 @@ def read_report(answer: bytes) -> LoadReportAnswer:
     return report
 
 
-def with_pulsars_own(report: bytes, bundles: Collection[str]) -> bytes:
+def with_system_bundles(report: bytes, bundles: Collection[str]) -> bytes:
     """A load report with ``bundles``, those of ``pulsar/system`` that its broker owns; verbatim where there are none.
 
     The modular load manager lists a bundle only while a topic of it is loaded, but owning one is what makes a broker a transaction
@@ -102,7 +102,7 @@ def with_pulsars_own(report: bytes, bundles: Collection[str]) -> bytes:
     if not bundles:
         return report
     return msgspec.json.encode(
-        {**msgspec.json.decode(report, type=dict[str, msgspec.Raw]), "pulsarsOwn": sorted(bundles)}
+        {**msgspec.json.decode(report, type=dict[str, msgspec.Raw]), "systemBundles": sorted(bundles)}
     )
 
 

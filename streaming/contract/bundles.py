@@ -48,7 +48,7 @@ class Listing:
     """Different bundles listed, system bundles included."""
     bundles: list[str]
     """The listed bundles without system bundles, ascending, each once."""
-    pulsars_own: list[str]
+    system_bundles: list[str]
     """The system bundles among them, likewise."""
     stats_rows: Ints
     """For each of ``bundles`` its row in ``with_stats``, -1 where it has none."""
@@ -108,7 +108,7 @@ class KnownBundles:
             listed=None if listed is None else self._intern(listed),
             listed_count=len(different),
             bundles=bundles,
-            pulsars_own=self._intern(sorted(different & self._system)),
+            system_bundles=self._intern(sorted(different & self._system)),
             stats_rows=rows,
             has_stats=rows >= 0,
         )

@@ -173,7 +173,7 @@ APPROVALS = _counter(
     "cluster",
     "outcome",
 )
-UPKEEP = _gauge(
+MAINTENANCE = _gauge(
     "maintenance",
     "Brokers and namespaces under maintenance, and brokers that are drained, in the last round.",
     "cluster",

@@ -94,7 +94,7 @@ class LocalBrokerData(msgspec.Struct, frozen=True):
     """Traffic, topics and clients by bundle."""
     bundles: list[str] | None = None
     """Bundles that the broker lists; absent: the keys of `lastStats`."""
-    pulsarsOwn: list[str] | None = None  # noqa: N815
+    systemBundles: list[str] | None = None  # noqa: N815
     """Bundles of `pulsar/system` that the broker owns; not of Pulsar, which lists only those with loaded topics. `trimtab collect pulsar`
     adds them; absent: those that are listed."""
 
@@ -177,9 +177,9 @@ class ActionResultData(msgspec.Struct, frozen=True):
     """Owner of the bundle after an unload; null: not looked up, or no owner."""
     bundles: list[str] = []
     """Bundles that a split made, ascending."""
-    was_done_before: bool = False
+    done_before: bool = False
     """Whether the aim of the action was reached already, so that no call was made."""
-    took_s: float | None = None
+    duration_s: float | None = None
     """Seconds from taking up the action until its result was seen."""
 
 
@@ -231,7 +231,7 @@ class PulsarClusterData(msgspec.Struct, frozen=True, kw_only=True):
     """Namespaces of each group, ascending. Pulsar spreads them over brokers and failure domains."""
     failure_domains: dict[str, list[str]] = {}
     """Brokers of each failure domain, ascending; empty where there are none."""
-    own_topics: dict[str, dict[str, Traffic]] = {}
+    trimtab_topics: dict[str, dict[str, Traffic]] = {}
     """Traffic of trimtab's own topics, by bundle and topic; empty where they are not on this cluster."""
 
 

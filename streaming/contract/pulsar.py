@@ -93,7 +93,7 @@ def _says_something(value: object) -> bool:
 def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerReport:
     stats = data.lastStats or {}
     listing = _known_bundles.listing(broker, stats, data.bundles)
-    _known_bundles.check({*(data.pulsarsOwn or ())})
+    _known_bundles.check({*(data.systemBundles or ())})
     columns = _columns(stats.values(), _STATS_ROW)
     _check_stats(columns, listing.with_stats, BundleStats)
     rows = columns.take(listing.stats_rows, axis=0)
@@ -110,9 +110,9 @@ def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerRepor
         traffic=rows[:, : len(RATES)],
         has_traffic=listing.has_stats,
         counts=counts,
-        pulsars_own=sorted({*listing.pulsars_own, *filter(is_system_bundle, data.pulsarsOwn)})
-        if data.pulsarsOwn
-        else listing.pulsars_own,
+        system_bundles=sorted({*listing.system_bundles, *filter(is_system_bundle, data.systemBundles)})
+        if data.systemBundles
+        else listing.system_bundles,
     )
 
 
@@ -281,7 +281,7 @@ def facts_of(data: PulsarClusterData) -> Facts:
     check_lengths("broker", data.brokers)
     check_lengths("isolation policy", data.isolation_policies)
     check_lengths("anti-affinity group", data.anti_affinity_groups)
-    check_lengths("bundle", data.own_topics)
+    check_lengths("bundle", data.trimtab_topics)
     check_lengths("failure domain", data.failure_domains)
     for name, policy in data.isolation_policies.items():
         for pattern in (*policy.namespaces, *policy.primary):
@@ -306,7 +306,9 @@ def facts_of(data: PulsarClusterData) -> Facts:
             if broker.split_algorithms is not None and SPLIT_ALGORITHM not in broker.split_algorithms
         ],
         failure_domains={name: sorted(data.failure_domains[name]) for name in sorted(data.failure_domains)},
-        own_topics={bundle: _sums(bundle, data.own_topics[bundle]) for bundle in sorted(data.own_topics)},
+        trimtab_topics={
+            bundle: _sums(bundle, data.trimtab_topics[bundle]) for bundle in sorted(data.trimtab_topics)
+        },
     )
 
 

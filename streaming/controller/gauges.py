@@ -115,7 +115,7 @@ class ClusterGauges(Collector):
         yield families.ROUND_LENGTH, (), end_s / (summary.round + 1)
         if summary.system == "pulsar":
             yield families.PROPOSALS, (), summary.approval.open_count if summary.approval else 0
-            yield from _upkeep(summary)
+            yield from _maintenance(summary)
 
     def _balance(self, summary: RoundSummary) -> Iterator[Sample]:
         outliers_count = sum(
@@ -155,13 +155,13 @@ def _find_foremost_stand(summary: RoundSummary) -> Stand | None:
     return max(stands, key=lambda each: each.difference_points)
 
 
-def _upkeep(summary: RoundSummary) -> Iterator[Sample]:
+def _maintenance(summary: RoundSummary) -> Iterator[Sample]:
     """What is under maintenance and drained; a table of a summary has at most a hundred rows, and more are not counted."""
-    upkeep = summary.upkeep
-    yield families.UPKEEP, ("broker",), len(upkeep.brokers) if upkeep else 0
-    yield families.UPKEEP, ("namespace",), len(upkeep.namespaces) if upkeep else 0
-    yield families.UPKEEP, ("drained",), len(upkeep.drains) if upkeep else 0
-    left = upkeep.left.outcomes if upkeep else {}
+    maintenance = summary.maintenance
+    yield families.MAINTENANCE, ("broker",), len(maintenance.brokers) if maintenance else 0
+    yield families.MAINTENANCE, ("namespace",), len(maintenance.namespaces) if maintenance else 0
+    yield families.MAINTENANCE, ("drained",), len(maintenance.drains) if maintenance else 0
+    left = maintenance.bundles_left.outcomes if maintenance else {}
     for outcome in DRAIN_OUTCOMES:
         yield families.DRAIN_BUNDLES_LEFT, (outcome,), left.get(outcome, 0)
 

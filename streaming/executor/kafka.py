@@ -102,7 +102,7 @@ class ThrottleExecutor:
         return Done(
             outcome="failed" if missing else "succeeded",
             reason="; ".join([*missing, *later]) or None,
-            was_done_before=len(later) == len(done),
+            done_before=len(later) == len(done),
         )
 
     def _check_precondition(self, kafka: KafkaCluster, action: ThrottleAction) -> Skip | None:

@@ -256,17 +256,17 @@ class ActionLoop(ABC, Generic[ActionKind]):
         try:
             self._gate(order)
         except Held as held:
-            self._report_skip(order, held.skip, took_s=None)
+            self._report_skip(order, held.skip, duration_s=None)
             return
         try:
             done = self._try(order, lambda: self._gate(order))
         except Held as held:
             done = held.skip
-        took_s = time.monotonic() - began_s
+        duration_s = time.monotonic() - began_s
         if isinstance(done, Skip):
-            self._report_skip(order, done, took_s=took_s)
+            self._report_skip(order, done, duration_s=duration_s)
         else:
-            self._report_done(order, done, took_s=took_s)
+            self._report_done(order, done, duration_s=duration_s)
 
     def _gate(self, order: Order[ActionKind]) -> None:
         """Raises ``Held`` if the order may not be tried now, and ``PublishError`` if that is not known or the batch is lost.
@@ -293,23 +293,25 @@ class ActionLoop(ABC, Generic[ActionKind]):
         if self._stop.is_set():
             raise _Stopping
 
-    def _report_skip(self, order: Order[ActionKind], skip: Skip, *, took_s: float | None) -> None:
+    def _report_skip(self, order: Order[ActionKind], skip: Skip, *, duration_s: float | None) -> None:
         self.metrics.count_skipped(order.kind, skip.reason)
         _LOG.info("%s skipped: %s", order, skip)
-        self._send_result(order, ActionResultData(outcome="skipped", reason=str(skip), took_s=took_s))
+        self._send_result(order, ActionResultData(outcome="skipped", reason=str(skip), duration_s=duration_s))
 
-    def _report_done(self, order: Order[ActionKind], done: Done, *, took_s: float) -> None:
+    def _report_done(self, order: Order[ActionKind], done: Done, *, duration_s: float) -> None:
         elsewhere = order.kind == "unload" and done.outcome == "succeeded" and done.reason is not None
-        self.metrics.observe_attempt(order.kind, done.outcome, took_s=took_s, landed_elsewhere=elsewhere)
-        how = "had been done before" if done.was_done_before else f"{done.outcome} in {took_s:.1f} s"
+        self.metrics.observe_attempt(
+            order.kind, done.outcome, duration_s=duration_s, landed_elsewhere=elsewhere
+        )
+        how = "had been done before" if done.done_before else f"{done.outcome} in {duration_s:.1f} s"
         _LOG.info("%s %s%s", order, how, f": {done.reason}" if done.reason else "")
         data = ActionResultData(
             outcome=done.outcome,
             reason=done.reason,
             broker=done.broker,
             bundles=list(done.bundles),
-            was_done_before=done.was_done_before,
-            took_s=took_s,
+            done_before=done.done_before,
+            duration_s=duration_s,
         )
         self._send_result(order, data)
 

@@ -38,10 +38,10 @@ class ExecutorMetrics:
         self._unreadable.labels(cluster)
         self._dropped.labels(cluster)
 
-    def observe_attempt(self, kind: str, outcome: str, *, took_s: float, landed_elsewhere: bool) -> None:
+    def observe_attempt(self, kind: str, outcome: str, *, duration_s: float, landed_elsewhere: bool) -> None:
         """An action was tried."""
         self._actions.labels(self._cluster, kind, outcome).inc()
-        self._duration.labels(self._cluster, kind).observe(took_s)
+        self._duration.labels(self._cluster, kind).observe(duration_s)
         if landed_elsewhere:
             self._elsewhere.labels(self._cluster).inc()
 

@@ -61,7 +61,7 @@ class Done:
     """The broker that owns the bundle after an unload."""
     bundles: tuple[str, ...] = ()
     """The children after a split."""
-    was_done_before: bool = False
+    done_before: bool = False
     """Whether its aim had been reached already, so that nothing was called."""
 
 

@@ -109,7 +109,7 @@ class Executor:
             return edges
         owner = self._retry(lambda: self._owner(bundle))
         if destination is not None and owner == destination:
-            return Done(outcome="succeeded", broker=owner, was_done_before=True)
+            return Done(outcome="succeeded", broker=owner, done_before=True)
         if destination is None and owner != action.precondition.owner and _has(edges, [bundle]):
             return self._finish_left(action, owner, recheck)
         skip = self._check_precondition(action, edges, owner) or self._skip_if_unreachable(destination)
@@ -128,7 +128,7 @@ class Executor:
     ) -> Done | Skip:
         """Finish an unload without destination whose bundle has left its broker, perhaps by this action before a crash."""
         if owner is not None:
-            return Done(outcome="succeeded", broker=owner, was_done_before=True)
+            return Done(outcome="succeeded", broker=owner, done_before=True)
         if self._dry_run:
             return Skip("executor-dry-run", f"{action.bundle} has no owner and would be looked up")
         return self._wait_until_landed(action, recheck, topic=self._topic_of(action.bundle), failure=None)
@@ -146,7 +146,7 @@ class Executor:
         if isinstance(edges, Skip):
             return edges
         if _has(edges, children):
-            return Done(outcome="succeeded", bundles=tuple(map(str, children)), was_done_before=True)
+            return Done(outcome="succeeded", bundles=tuple(map(str, children)), done_before=True)
         owner = self._retry(lambda: self._owner(bundle))
         skip = self._check_precondition(action, edges, owner)
         if skip is not None:

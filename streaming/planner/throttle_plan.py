@@ -152,9 +152,9 @@ def _outcome_answer(plan: RatePlan) -> dict[str, Any]:
             {
                 "broker": found.role.broker,
                 "role": found.role.role,
-                "rate": found.rate_bytes_per_s,
-                "required_more_than": found.required_more_than_bytes_per_s,
-                "deficit": found.deficit_bytes_per_s,
+                "rate_bytes_per_s": found.rate_bytes_per_s,
+                "min_bytes_per_s": found.min_bytes_per_s,
+                "deficit_bytes_per_s": found.deficit_bytes_per_s,
             }
             for found in plan.violations
         ],
@@ -272,7 +272,7 @@ def _draw_violations(*plans: RatePlan) -> Iterable[str]:
     """Each once."""
     return dict.fromkeys(
         f"  {found.role}: {rate_text(found.rate_bytes_per_s)} is not above its minimum of "
-        f"{rate_text(found.required_more_than_bytes_per_s)}, it must rise by more than {rate_text(found.deficit_bytes_per_s)}"
+        f"{rate_text(found.min_bytes_per_s)}, it must rise by more than {rate_text(found.deficit_bytes_per_s)}"
         for plan in plans
         for found in plan.violations
     )

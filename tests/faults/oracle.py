@@ -101,14 +101,14 @@ def misdone(actions: Sequence[bytes], records: Sequence[bytes]) -> list[str]:
     for id_, action in _actions(actions).items():
         given = results.get(id_, [])
         tried = [each for each in given if each["data"]["outcome"] != "skipped"]
-        done = [each for each in tried if not each["data"].get("was_done_before")]
+        done = [each for each in tried if not each["data"].get("done_before")]
         if len({each["time"] for each in done if each["data"]["outcome"] == "succeeded"}) > 1:
             found.append(f"action {id_} was carried out {len(done)} times: {done}"[:500])
         expires_s = _seconds(action["data"]["expires_at"])
         found += [
             f"action {id_} was tried {began_s - expires_s:.1f} s after its expiry"
             for each in done
-            if (began_s := _seconds(each["time"]) - (each["data"].get("took_s") or 0.0))
+            if (began_s := _seconds(each["time"]) - (each["data"].get("duration_s") or 0.0))
             > expires_s + _CLOCK_S
         ]
     return found

@@ -66,7 +66,7 @@ def test_what_was_there_before_comes_back_and_what_others_changed_stays(moving: 
         rates_bytes_per_s={L1: 2_000_000, L2: 2_000_000, F3: 2_000_000},
     )
     again = executor.carry_out(moving.cluster, first(moving.topic), nothing_against_it)
-    assert again == Done(outcome="succeeded", was_done_before=True)
+    assert again == Done(outcome="succeeded", done_before=True)
 
     set_(moving.admin, moving.topic, "0:1,0:2,7:9,8:9", {F3: 3_000_000})
     restarted = ThrottleExecutor(memory)
@@ -382,7 +382,7 @@ def test_a_broker_that_is_down_gets_its_rate_once_it_is_back(
                 outcome="succeeded", reason=LATER
             )
             assert executor.carry_out(kafka, asked, nothing_against_it) == Done(
-                outcome="succeeded", reason=LATER, was_done_before=True
+                outcome="succeeded", reason=LATER, done_before=True
             )
             found = kafka.throttle(topics=[moving.topic], brokers=[1, 2]).throttle
             assert found.lists == ThrottledLists(

@@ -59,7 +59,7 @@ def ours(case: Case) -> Answers:
     return answers
 
 
-def test_it_decides_and_counts_what_pulsars_own_class_does() -> None:
+def test_it_decides_and_counts_what_system_bundles_class_does() -> None:
     cases = list(recorded())
     assert len(cases) >= 500
     different = [number for number, (case, theirs) in enumerate(cases) if ours(case) != theirs]

@@ -68,7 +68,7 @@ def test_70_against_30_is_less_than_40_points() -> None:
     assert busy - idle == 39.99999809265137
 
 
-def test_the_mean_of_10_20_and_30_percent_is_the_number_pulsars_own_tests_assert() -> None:
+def test_the_mean_of_10_20_and_30_percent_is_the_number_system_bundles_tests_assert() -> None:
     ratios = snapshot_of({"a": at(10), "b": at(20), "c": at(30)}).brokers.usage_ratio.tolist()
     assert sum(ratios) / 3 == 0.2000000063578288
 

@@ -155,14 +155,14 @@ def test_what_clusters_of_both_systems_send_shows_no_system_nor_do_facts_alone(e
 
 
 def test_facts_from_before_the_first_report_are_obeyed_from_the_close_of_their_round_on() -> None:
-    early_facts = facts(1, own_topics={"t/a/0x0_0x1": (1.0, 2.0)})
+    early_facts = facts(1, trimtab_topics={"t/a/0x0_0x1": (1.0, 2.0)})
     header = header_after(early_facts, tick(200), load("b1", 200))
     assert header.facts == early_facts.facts
 
 
 def test_facts_that_come_late_do_not_take_the_place_of_those_that_were_in_time() -> None:
     """Round 0 of a Pulsar cluster closes at second 75."""
-    in_time = facts(10, own_topics={"t/a/0x0_0x1": (1.0, 2.0)})
+    in_time = facts(10, trimtab_topics={"t/a/0x0_0x1": (1.0, 2.0)})
     header = header_after(in_time, tick(80), facts(20), tick(200), load("b1", 200))
     assert header.facts == in_time.facts
 

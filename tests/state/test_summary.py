@@ -338,7 +338,7 @@ def throttle(**fields: Any) -> ThrottleSummary:
 def test_rates_are_shown_ten_times_as_many_and_lists_of_others_are_cut_in_length() -> None:
     roles = {f"leader:{broker}": broker for broker in range(21)}
     lists = {"a": "x" * SHOWN_CHARACTERS, "b": "y" * (SHOWN_CHARACTERS + 1), "c": "z"}
-    violation = RateViolation(role="leader:1", rate_bytes_per_s=1, required_more_than_bytes_per_s=2)
+    violation = RateViolation(role="leader:1", rate_bytes_per_s=1, min_bytes_per_s=2)
     unknown = UnknownNumber(partition="t-0", lacks=[], why="")
     found = cut_throttle(
         throttle(

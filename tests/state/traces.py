@@ -98,7 +98,7 @@ def load(
     id_: str | None = None,
     rate: float | None = None,
     topics_count: int = 0,
-    pulsars_own: Sequence[str] = (),
+    system_bundles: Sequence[str] = (),
 ) -> LoadReport:
     """A load report: CPU in percent, and messages/s of each bundle (bytes/s are ten times that; None: no statistics)."""
     listed = dict(sorted((bundles or {}).items()))
@@ -117,7 +117,7 @@ def load(
             traffic=traffic.reshape(-1, 4),
             has_traffic=np.array([value is not None for value in listed.values()], dtype=np.bool_),
             counts=np.full((len(listed), 2), topics_count, dtype=np.int64),
-            pulsars_own=pulsars_own,
+            system_bundles=system_bundles,
         ),
     )
 
@@ -165,7 +165,7 @@ def facts(
     isolation: Sequence[Isolation] = (),
     anti_affinity: Mapping[str, list[str]] | None = None,
     restricted: Sequence[str] = (),
-    own_topics: Mapping[str, tuple[float, float]] | None = None,
+    trimtab_topics: Mapping[str, tuple[float, float]] | None = None,
     failure_domains: Mapping[str, list[str]] | None = None,
     id_: str = "facts",
 ) -> ClusterFacts:
@@ -180,7 +180,7 @@ def facts(
             list(isolation),
             dict(anti_affinity or {}),
             list(restricted),
-            dict(own_topics or {}),
+            dict(trimtab_topics or {}),
             dict(failure_domains or {}),
         ),
     )
@@ -303,7 +303,7 @@ def _random_other(random: Random) -> Event:
             shedding=random.choice([[], [], [], ["b1"]]),
             splitting=random.choice([[], [], [], ["b4"]]),
             restricted=["b2"] if time_s % 2 == 0 else [],
-            own_topics={BUNDLES[0]: (20.0, 200.0)},
+            trimtab_topics={BUNDLES[0]: (20.0, 200.0)},
             isolation=random.choice([[], ISOLATED, [Isolation("b", ["t/b"], ["b[14]"]), *ISOLATED]]),
             anti_affinity={"spread": ["t/a", "t/b"]},
             id_=random.choice(["p", "q"]),

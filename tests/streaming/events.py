@@ -112,7 +112,7 @@ def facts(
     calm: Sequence[str] = (),
     unknown: Sequence[str] = (),
     restricted: Sequence[str] = (),
-    own_topics: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
+    trimtab_topics: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
     isolation: Mapping[str, Sequence[Sequence[str]]] | None = None,
     anti_affinity: Mapping[str, Sequence[str]] | None = None,
     **attributes: object,
@@ -137,9 +137,9 @@ def facts(
             for name, (namespaces, primary) in (isolation or {}).items()
         },
         "anti_affinity_groups": {name: list(names) for name, names in (anti_affinity or {}).items()},
-        "own_topics": {
+        "trimtab_topics": {
             bundle: {topic: traffic(*rates) for topic, rates in topics.items()}
-            for bundle, topics in (own_topics or {}).items()
+            for bundle, topics in (trimtab_topics or {}).items()
         },
     }
     return event(CLUSTER_FACTS, time_s=time_s, data=data, **({"subject": "cluster"} | attributes))

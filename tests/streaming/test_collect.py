@@ -21,7 +21,7 @@ from streaming.collector.reports import (
     read_report,
     topic_traffic,
     wanted_bundles,
-    with_pulsars_own,
+    with_system_bundles,
 )
 from streaming.collector.unowned import Unowned
 from streaming.process.deadline import poll
@@ -134,10 +134,10 @@ def test_what_is_no_load_report_of_the_modular_load_manager_is_called_by_name(an
 
 def test_bundles_of_pulsar_system_are_added_to_a_report_and_nothing_else_changes():
     report = b'{"cpu": {"usage": 1e2, "limit": 800.0}, "bundles": []}'
-    assert with_pulsars_own(report, []) == report
+    assert with_system_bundles(report, []) == report
     system = [f"pulsar/system/0x{at}0000000_0x{at + 1}0000000" for at in range(2)]
-    assert with_pulsars_own(report, system[::-1]) == (
-        b'{"cpu":{"usage": 1e2, "limit": 800.0},"bundles":[],"pulsarsOwn":'
+    assert with_system_bundles(report, system[::-1]) == (
+        b'{"cpu":{"usage": 1e2, "limit": 800.0},"bundles":[],"systemBundles":'
         b'["pulsar/system/0x00000000_0x10000000","pulsar/system/0x10000000_0x20000000"]}'
     )
 
@@ -264,7 +264,7 @@ def test_a_broker_that_never_answers_delays_neither_the_others_nor_the_tick():
         assert (set(sweep.asked), dict(sweep.failed)) == (set(names), {names[1]: "no complete answer yet"})
 
 
-def test_reports_tell_who_last_owned_pulsars_own_bundles_without_asking_brokers(
+def test_reports_tell_who_last_owned_system_bundles_bundles_without_asking_brokers(
     caplog: pytest.LogCaptureFixture,
 ):
     system, bounds = "/admin/v2/namespaces/pulsar/system", ["0x00000000", "0x80000000", "0xffffffff"]
@@ -287,7 +287,7 @@ def test_reports_tell_who_last_owned_pulsars_own_bundles_without_asking_brokers(
                 """By broker, what the last report tells."""
                 assert not sweeper.sweep(within_s=30).failed
                 data = {each["subject"]: each["data"] for each in sink.messages[-3:]}
-                return {name: data[name].get("pulsarsOwn") for name in names}
+                return {name: data[name].get("systemBundles") for name in names}
 
             assert told() == {names[0]: None, names[1]: None}, "the namespace is made when it is needed"
             status = 200

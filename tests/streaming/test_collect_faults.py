@@ -156,10 +156,10 @@ IN, COMMITS, USERS = (
 )
 
 
-def test_it_says_in_which_bundles_its_own_topics_are_and_what_they_carry(brokers: Brokers):
+def test_it_says_in_which_bundles_its_trimtab_topics_are_and_what_they_carry(brokers: Brokers):
     """A topic whose statistics cannot be read is left out; a user's topic in the same bundle is not one of its own."""
 
-    def with_own_topics(asked: Asked) -> Answer:
+    def with_trimtab_topics(asked: Asked) -> Answer:
         message: object = None
         if asked.path == f"/admin/v2/persistent/{OWN}":
             message = [IN, COMMITS, USERS]
@@ -173,9 +173,9 @@ def test_it_says_in_which_bundles_its_own_topics_are_and_what_they_carry(brokers
 
     heard = Heard()
     for url in ("pulsar://127.0.0.1:6650", "kafka://127.0.0.1:9092"):
-        with collector(brokers(with_own_topics), heard, **{"input.url": url}) as collecting:
+        with collector(brokers(with_trimtab_topics), heard, **{"input.url": url}) as collecting:
             collecting.sweep()
-    on_pulsar, on_kafka = (each["own_topics"] for each in heard.facts)
+    on_pulsar, on_kafka = (each["trimtab_topics"] for each in heard.facts)
     rates = {"msgRateIn": 40.5, "msgRateOut": 0.0, "msgThroughputIn": 9e4, "msgThroughputOut": 0.0}
     assert on_pulsar == {f"{OWN}/0x00000000_0xffffffff": {IN: rates}}
     assert on_kafka == {}

@@ -179,7 +179,7 @@ def test_a_broker_that_is_down_keeps_no_other_from_its_rate_and_the_action_from_
     cluster, memory = Cluster(1, 2), Memory()
     assert carry_down(cluster, memory, FIRST) == Done(outcome="succeeded", reason=LATER)
     assert (cluster.lists, cluster.rates) == ({"leader": {"t": "0:1"}, "follower": {"t": "0:3"}}, {L1: 9})
-    assert carry_down(cluster, memory, FIRST) == Done(outcome="succeeded", reason=LATER, was_done_before=True)
+    assert carry_down(cluster, memory, FIRST) == Done(outcome="succeeded", reason=LATER, done_before=True)
     cluster.alive.add(3)
     assert carry_down(cluster, memory, FIRST) == Done(outcome="succeeded")
     assert cluster.rates == {L1: 9, F3: 9}

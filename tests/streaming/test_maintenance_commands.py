@@ -35,7 +35,7 @@ ENDING = SPELL | {"until": "2023-11-14T23:13:20Z"}
 FIELDS = ("maintenance_brokers", "maintenance_namespaces", "drained_brokers")
 
 
-def upkeep_of(event: Planned) -> dict[str, object]:
+def maintenance_of(event: Planned) -> dict[str, object]:
     return {name: each for name, each in data_of(event).items() if name in FIELDS}
 
 
@@ -45,7 +45,7 @@ def both() -> Planned:
 
 
 def test_a_maintenance_and_a_drain_are_fields_of_the_control_event():
-    assert upkeep_of(both()) == {
+    assert maintenance_of(both()) == {
         "maintenance_brokers": {"b1": ENDING},
         "maintenance_namespaces": {"t/n": ENDING},
         "drained_brokers": {"b3": SPELL},
@@ -63,7 +63,7 @@ def test_a_maintenance_and_a_drain_are_fields_of_the_control_event():
 )
 def test_pause_mode_and_settings_carry_them_on(edit: Edit):
     before = both()
-    assert upkeep_of(planned(edit, before.value, now_ms=NOW_MS + 2)) == upkeep_of(before)
+    assert maintenance_of(planned(edit, before.value, now_ms=NOW_MS + 2)) == maintenance_of(before)
 
 
 def test_they_carry_pause_mode_and_settings_on():
@@ -81,12 +81,12 @@ def test_they_carry_pause_mode_and_settings_on():
 
 def test_a_maintenance_that_is_over_is_not_carried_on():
     later = planned(pause_edit(), both().value, now_ms=NOW_MS + 3_600_000)
-    assert upkeep_of(later) == {"drained_brokers": {"b3": SPELL}}
+    assert maintenance_of(later) == {"drained_brokers": {"b3": SPELL}}
 
 
 def test_what_is_ended_takes_part_again_a_drained_broker_too():
     ended = planned(end_maintenance(["b1", "b3"], ["t/n"]), both().value, now_ms=NOW_MS + 2)
-    assert upkeep_of(ended) == {}
+    assert maintenance_of(ended) == {}
     assert "drain of broker b3: ends" in change_text(ended)
 
 
@@ -110,12 +110,12 @@ def test_what_is_not_under_maintenance_cannot_be_ended():
 
 def test_a_broker_is_drained_or_under_maintenance_and_a_second_drain_is_the_first():
     drained = planned(begin_drain(["b1"], WINDOW), both().value, now_ms=NOW_MS + 2)
-    assert upkeep_of(drained)["drained_brokers"] == {"b1": SPELL, "b3": SPELL}
-    assert "maintenance_brokers" not in upkeep_of(drained)
+    assert maintenance_of(drained)["drained_brokers"] == {"b1": SPELL, "b3": SPELL}
+    assert "maintenance_brokers" not in maintenance_of(drained)
     again = begin_drain(["b3"], msgspec.structs.replace(WINDOW, since=NOW + HOUR))
-    assert upkeep_of(planned(again, both().value, now_ms=NOW_MS + 2))["drained_brokers"] == {"b3": SPELL}
+    assert maintenance_of(planned(again, both().value, now_ms=NOW_MS + 2))["drained_brokers"] == {"b3": SPELL}
     kept = begin_maintenance(["b3"], [], WINDOW)
-    assert "drained_brokers" not in upkeep_of(planned(kept, both().value, now_ms=NOW_MS + 2))
+    assert "drained_brokers" not in maintenance_of(planned(kept, both().value, now_ms=NOW_MS + 2))
 
 
 def test_a_maintenance_that_no_round_could_obey_is_refused():
@@ -178,7 +178,9 @@ def test_bundles_left_are_listed_as_far_as_the_summary_does_and_the_rest_is_coun
         for i, outcome in enumerate(["budget"] * 30 + ["acted"] * 4)
     ]
     left = Section(count=134, outcomes={"acted": 4, "budget": 130}, heaviest=stay)
-    head, *rows, more = left_lines(MaintenanceSummary(brokers=[], namespaces=[], drains=[], left=left))
+    head, *rows, more = left_lines(
+        MaintenanceSummary(brokers=[], namespaces=[], drains=[], bundles_left=left)
+    )
     assert head == "bundles left: 4 acted, 130 budget"
     assert rows == [f"  t/n/{i} at b3: budget" for i in range(30)]
     assert more == "  and 100 more, which stay, too"
@@ -197,8 +199,10 @@ def test_a_drain_that_nobody_carries_out_says_so_while_it_waits():
 OWN = ["pulsar/system/0x00000000_0x40000000", "pulsar/system/0x40000000_0x80000000"]
 
 
-def test_pulsars_own_bundles_at_a_drained_broker_are_named():
-    row = msgspec.structs.replace(drain("only-pulsars-own", 0), pulsars_own_count=120, pulsars_own=OWN)
+def test_system_bundles_bundles_at_a_drained_broker_are_named():
+    row = msgspec.structs.replace(
+        drain("only-system-bundles", 0), system_bundles_count=120, system_bundles=OWN
+    )
     assert drain_line(row) == (
         "drain of b3: empty but for 120 bundles of Pulsar's own, under maintenance until it is ended"
     )
@@ -206,7 +210,7 @@ def test_pulsars_own_bundles_at_a_drained_broker_are_named():
     assert "they serve the whole cluster" in says
     assert names == [f"  {each} is Pulsar's own" for each in OWN]
     assert more == "  and 118 more"
-    one = msgspec.structs.replace(row, pulsars_own_count=1, pulsars_own=OWN[:1])
+    one = msgspec.structs.replace(row, system_bundles_count=1, system_bundles=OWN[:1])
     assert "empty but for 1 bundle of Pulsar's own" in drain_line(one)
     assert list(own_lines(one)) == [says, f"  {OWN[0]} is Pulsar's own"]
     assert list(own_lines(drain("draining", 4))) == []
@@ -223,13 +227,13 @@ def test_pulsars_own_bundles_at_a_drained_broker_are_named():
 )
 def test_a_drain_cannot_end_where_all_that_is_left_stays(outcomes: dict[str, int], *, expected: bool):
     left = Section(count=sum(outcomes.values()), outcomes=outcomes, heaviest=[])
-    upkeep = MaintenanceSummary(brokers=[], namespaces=[], drains=[], left=left)
+    maintenance = MaintenanceSummary(brokers=[], namespaces=[], drains=[], bundles_left=left)
 
     class Data:
-        """Stands in for the summary, of which only ``upkeep`` is read."""
+        """Stands in for the summary, of which only ``maintenance`` is read."""
 
     data = Data()
-    data.upkeep = upkeep
+    data.maintenance = maintenance
     assert is_stuck(data) is expected
 
 
@@ -319,4 +323,4 @@ def test_a_broker_that_could_not_be_checked_is_named(
 
 def test_a_maintenance_is_ended_without_the_port():
     begun = planned(begin_drain(["b3:8080"], WINDOW))
-    assert upkeep_of(planned(end_maintenance(["b3"], []), begun.value, now_ms=NOW_MS + 1)) == {}
+    assert maintenance_of(planned(end_maintenance(["b3"], []), begun.value, now_ms=NOW_MS + 1)) == {}

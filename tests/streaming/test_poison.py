@@ -319,7 +319,7 @@ LONG = "x" * 4_000_000
         (facts(time_s=1, isolation={LONG: (["t/n"], ["b1"])}), "bad-data", "at most 2048 are taken"),
         (facts(time_s=1, restricted=[LONG]), "bad-data", "broker 'xxx"),
         (facts(time_s=1, anti_affinity={LONG: ["t/n"]}), "bad-data", "anti-affinity group 'xxx"),
-        (facts(time_s=1, own_topics={LONG: {}}), "bad-data", "bundle 'xxx"),
+        (facts(time_s=1, trimtab_topics={LONG: {}}), "bad-data", "bundle 'xxx"),
     ],
     ids=["broker", "id", "bundle", "topic", "isolation policy", "configured broker", "group", "own bundle"],
 )

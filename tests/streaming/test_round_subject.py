@@ -342,7 +342,7 @@ LEFT = {
     "messages_per_s": 1,
     "bytes_per_s": 1,
 }
-UPKEEP = {
+MAINTENANCE = {
     "brokers": [],
     "namespaces": [],
     "drains": [
@@ -355,11 +355,11 @@ UPKEEP = {
             "state": "draining",
             "bundles_at_start_count": 4,
             "bundles_left_count": 2,
-            "pulsars_own_count": 0,
-            "pulsars_own": [],
+            "system_bundles_count": 0,
+            "system_bundles": [],
         }
     ],
-    "left": {
+    "bundles_left": {
         "count": 2,
         "outcomes": {"in-flight": 2},
         "heaviest": [LEFT | {"bundle": f"t/n/0x{i}"} for i in range(2)],
@@ -367,7 +367,8 @@ UPKEEP = {
 }
 SHADOW = {"count": 2, "usage": {"mean_points": 40, "max_points": 50, "stdev_points": 5}, "heaviest": []}
 DRAINED = SUMMARY | {
-    "data": SUMMARY["data"] | {"mode": "dry-run", "in_flight": [], "shadow": SHADOW, "upkeep": UPKEEP}
+    "data": SUMMARY["data"]
+    | {"mode": "dry-run", "in_flight": [], "shadow": SHADOW, "maintenance": MAINTENANCE}
 }
 PRETENDED = " (as if the dry-run had moved 2 bundles): 2 in-flight"
 
@@ -400,7 +401,7 @@ def test_what_a_dry_run_only_pretends_is_called_so_wherever_it_is_counted(
     monkeypatch: pytest.MonkeyPatch, command: list[str], lines: list[str]
 ):
     done = run(monkeypatch, [json.dumps(DRAINED).encode()], *command)
-    shown = [line.removeprefix("  upkeep").strip() for line in done.stdout.splitlines()]
+    shown = [line.removeprefix("  maintenance").strip() for line in done.stdout.splitlines()]
     assert [line for line in lines if line not in shown] == [], done.output
 
 

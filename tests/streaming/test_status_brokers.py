@@ -150,15 +150,15 @@ def test_brokers_without_a_report_follow_with_the_reason_and_what_is_not_shown_i
 
 
 def test_a_silent_broker_that_is_drained_or_under_maintenance_is_named_where_all_that_reported_are() -> None:
-    upkeep = MaintenanceSummary(
+    maintenance = MaintenanceSummary(
         brokers=[MaintenanceRow(name="b5", **ASKED), MaintenanceRow(name="b1", **ASKED)],
         namespaces=[],
         drains=[DrainRow(name="b6", state="silent", **ASKED)],
-        left=section(),
+        bundles_left=section(),
     )
     away = {"b5": "it is under maintenance", "b6": "it is drained"}
-    assert brokers_tree(of(BUSY, AWAY, upkeep=upkeep))["silent"] == away
-    assert brokers_tree(of(BUSY, AWAY, upkeep=upkeep, brokers_reporting_count=3))["silent"] == {}
+    assert brokers_tree(of(BUSY, AWAY, maintenance=maintenance))["silent"] == away
+    assert brokers_tree(of(BUSY, AWAY, maintenance=maintenance, brokers_reporting_count=3))["silent"] == {}
 
 
 def test_a_round_without_a_report_says_so() -> None:

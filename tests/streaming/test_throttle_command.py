@@ -22,9 +22,9 @@ def test_a_rate_that_never_finishes_is_exit_code_3_with_the_plan_on_stdout(rate:
             {
                 "broker": 101,
                 "role": "leader",
-                "rate": rate,
-                "required_more_than": 26 * MB,
-                "deficit": 26 * MB - rate,
+                "rate_bytes_per_s": rate,
+                "min_bytes_per_s": 26 * MB,
+                "deficit_bytes_per_s": 26 * MB - rate,
             }
         ]
         assert list(outcome["duration_s"]) == ["leader:102", "leader:103", "follower:103", "follower:104"]

@@ -193,7 +193,7 @@ PULSARS_OWN = [
             for name in PULSARS_OWN
         ),
         pytest.param(
-            {"bundles": [HEARTBEAT, LOW], "pulsarsOwn": [SYSTEM, LOW]},
+            {"bundles": [HEARTBEAT, LOW], "systemBundles": [SYSTEM, LOW]},
             [LOW],
             [HEARTBEAT, SYSTEM],
             2,
@@ -201,11 +201,11 @@ PULSARS_OWN = [
         ),
     ],
 )
-def test_a_brokers_bundles_are_named_and_pulsars_own_apart_from_them(
+def test_a_brokers_bundles_are_named_and_system_bundles_apart_from_them(
     data: dict[str, object], bundles: list[str], own: list[str], listed_count: int
 ):
     found = seen(data)
-    assert (found.bundles, found.pulsars_own, found.listed_count) == (bundles, own, listed_count)
+    assert (found.bundles, found.system_bundles, found.listed_count) == (bundles, own, listed_count)
 
 
 def test_absent_and_null_rates_of_a_bundle_are_zero():

@@ -69,7 +69,7 @@ def test_an_unbalanced_cluster_is_balanced_and_a_hot_bundle_cut(
     done = {id_ for id_, result in results if result["outcome"] == "succeeded"}
     put_back = [str(result["reason"]) for id_, result in results if id_ not in done]
     assert all("still on" in reason for reason in put_back), "Pulsar may give it back"
-    assert not any(result["was_done_before"] for _, result in results)
+    assert not any(result["done_before"] for _, result in results)
     targets = Counter(decided[id_]["bundle"] for id_ in done)
     assert set(targets.values()) == {1}, "no bundle is moved or cut twice"
     (cut,) = (each for each in decided.values() if each["type"].endswith("split.v1"))
@@ -144,8 +144,8 @@ def drain_of(three: Trio, broker: str) -> list[tuple[int, dict[str, object]]]:
     """Number of each round with a drain of the broker, and its row."""
     found = []
     for each in three.rounds():
-        upkeep = each.get("upkeep")
-        drains = upkeep["drains"] if isinstance(upkeep, dict) else []
+        maintenance = each.get("maintenance")
+        drains = maintenance["drains"] if isinstance(maintenance, dict) else []
         found += [(int(str(each["round"])), row) for row in drains if row["name"] == broker]
     return found
 

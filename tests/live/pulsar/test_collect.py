@@ -141,11 +141,13 @@ def test_it_says_who_else_balances_and_what_must_stay_where(pulsar: LocalPulsar)
         "isolation_policies": {
             "p1": {"namespaces": policy["namespaces"], "primary": policy["primary"], "secondary": []}
         },
-        "own_topics": {},
+        "trimtab_topics": {},
     }
 
 
-def test_it_names_the_bundles_of_trimtabs_own_topics_and_their_traffic(pulsar: LocalPulsar, tmp_path: Path):
+def test_it_names_the_bundles_of_trimtabs_trimtab_topics_and_their_traffic(
+    pulsar: LocalPulsar, tmp_path: Path
+):
     lab, heard = Lab(pulsar), Heard()
     stage = PulsarStage.of(lab, tmp_path)
     own = stage.full_name(stage.topics.input)
@@ -156,7 +158,7 @@ def test_it_names_the_bundles_of_trimtabs_own_topics_and_their_traffic(pulsar: L
     def named() -> object:
         assert collecting.sweep()
         collecting.join_facts()
-        found = heard.of(PulsarClusterMessage)["cluster"]["own_topics"]
+        found = heard.of(PulsarClusterMessage)["cluster"]["trimtab_topics"]
         assert isinstance(found, dict)
         rates = {topic: each for topics in found.values() for topic, each in topics.items()}
         return found if rates.get(own, {}).get("msgRateIn", 0) > 10 else None

@@ -47,14 +47,14 @@ def test_an_unload_lands_where_it_should_and_a_split_cuts_as_asked(pulsar: Local
         assert lab.owner(moved) == destination, "while producers were connected"
     found = results[unload]
     assert (found["outcome"], found["broker"]) == ("succeeded", destination)
-    assert (found["bundles"], found["was_done_before"]) == ([], False)
+    assert (found["bundles"], found["done_before"]) == ([], False)
     children = [
         str(Bundle(lab.namespace, BundleRange(low, high)))
         for low, high in ((cut.range.lower, middle), (middle, middle + 7), (middle + 7, cut.range.upper))
     ]
     assert results[split]["outcome"] == "succeeded", results[split]
     assert results[split]["bundles"] == children
-    assert results[split]["took_s"] < 15
+    assert results[split]["duration_s"] < 15
     assert set(children) <= set(map(str, lab.bundles()))
     assert len(lab.bundles()) == 6
 
@@ -76,7 +76,7 @@ def test_what_is_delivered_again_gives_the_same_result_undone(pulsar: LocalPulsa
     again = commander.results()
     assert commander.results_count() == 4
     for action in (unload, split):
-        assert (first[action]["was_done_before"], again[action]["was_done_before"]) == (False, True)
+        assert (first[action]["done_before"], again[action]["done_before"]) == (False, True)
         assert again[action]["outcome"] == first[action]["outcome"] == "succeeded"
     assert (lab.owner(moved), lab.bundles()) == (destination, bundles)
     commander.execute()
@@ -262,7 +262,7 @@ def test_a_namespace_deleted_meanwhile_is_named_at_once_and_the_others_go_on(
     result = commander.results()[first]
     assert result["outcome"] == "skipped", result
     assert result["reason"].startswith(f"namespace-gone: Pulsar knows no namespace {gone.namespace}")
-    assert result["took_s"] < VERIFY_S, "nobody waits for what cannot come"
+    assert result["duration_s"] < VERIFY_S, "nobody waits for what cannot come"
     assert commander.results()[last]["outcome"] == "succeeded"
     commander.execute()
     assert commander.results_count() == 2, "none is told again"

@@ -81,7 +81,7 @@ def test_rates_that_the_usual_rule_recommends_never_finish(rate: int) -> None:
     assert (found.total_s, found.bottleneck) == (None, None)
     (violation,) = found.violations
     assert violation.role == BrokerRole("leader", 101)
-    assert violation.required_more_than_bytes_per_s == 26 * MB
+    assert violation.min_bytes_per_s == 26 * MB
     assert violation.deficit_bytes_per_s == 26 * MB - rate
     assert [str(role) for role in found.durations_s] == ROLES[1:]
 

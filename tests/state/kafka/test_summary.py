@@ -290,12 +290,10 @@ def test_rates_in_force_are_named_by_role() -> None:
 
 
 def test_roles_that_can_never_finish_are_named_with_what_they_lack() -> None:
-    never = Violation(role=L2, rate_bytes_per_s=24, required_more_than_bytes_per_s=30)
+    never = Violation(role=L2, rate_bytes_per_s=24, min_bytes_per_s=30)
     found = throttle(explained(plan=plan(feasible=False, violations=(never,))))
     assert found.feasible is False
-    assert found.violations == [
-        RateViolation(role="leader:2", rate_bytes_per_s=24, required_more_than_bytes_per_s=30)
-    ]
+    assert found.violations == [RateViolation(role="leader:2", rate_bytes_per_s=24, min_bytes_per_s=30)]
 
 
 def test_all_partitions_that_lack_a_number_are_counted_and_a_hundred_are_shown_with_the_reason() -> None:

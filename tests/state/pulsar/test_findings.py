@@ -382,7 +382,7 @@ def gathered_in(*moments: tuple[int, dict[str, list[str]]]) -> list[tuple[int, s
             60 * minute + 5,
             cpu=40.0,
             bundles={f"t/{broker}/0x0_0x8": 10.0},
-            pulsars_own=[f"pulsar/{broker}:8080/0x0_0xf", *own],
+            system_bundles=[f"pulsar/{broker}:8080/0x0_0xf", *own],
         )
         for minute, brokers in moments
         for broker, own in brokers.items()

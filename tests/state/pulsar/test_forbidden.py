@@ -211,5 +211,5 @@ def test_a_drain_gathers_no_group_and_says_where_it_would(
         ),
         sweep(26),
     ]
-    (left,) = run([events], SETTINGS).summaries[1]["upkeep"]["left"]["heaviest"]
+    (left,) = run([events], SETTINGS).summaries[1]["maintenance"]["bundles_left"]["heaviest"]
     assert (left["bundle"], left["outcome"], left["detail"]) == (MOVED, "anti-affinity", why)

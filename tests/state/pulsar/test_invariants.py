@@ -111,7 +111,7 @@ def test_the_traces_of_these_tests_have_actions_holds_and_rounds_of_every_outcom
         "split restricted-split",
         "calm-after-change",
         "too-little-benefit",
-        "own-topics",
+        "trimtab-topics",
         "other-group",
         "anti-affinity",
     }
@@ -135,7 +135,7 @@ def test_every_event_ends_as_exactly_one_of_used_superseded_late_and_rejected(
 
 def _left(summary: dict[str, Any]) -> dict[str, Any]:
     """The bundles at drained brokers."""
-    return summary["upkeep"]["left"] if "upkeep" in summary else {"heaviest": []}
+    return summary["maintenance"]["bundles_left"] if "maintenance" in summary else {"heaviest": []}
 
 
 @CHECKED

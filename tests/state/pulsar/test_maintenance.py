@@ -19,25 +19,27 @@ ALL_ON = FIRING | {
 @given(traces)
 def test_nothing_goes_to_what_is_apart_and_only_drains_take_from_it(trace: list[Any]) -> None:
     found = run([trace], settings_of(**ALL_ON))
-    by_round = {each["round"]: each.get("upkeep") for each in found.summaries}
+    by_round = {each["round"]: each.get("maintenance") for each in found.summaries}
     for action in found.actions:
-        upkeep = by_round[action["round"]] or {"brokers": [], "namespaces": [], "drains": []}
-        kept, drained = ({each["name"] for each in upkeep[name]} for name in ("brokers", "drains"))
+        maintenance = by_round[action["round"]] or {"brokers": [], "namespaces": [], "drains": []}
+        kept, drained = ({each["name"] for each in maintenance[name]} for name in ("brokers", "drains"))
         source = action.get("source_broker") or action["broker"]
         assert action.get("destination_broker") not in kept | drained
         assert source not in kept
         assert (source in drained) == (action["policy"] == "drain")
-        assert namespace_of(action["bundle"]) not in {each["name"] for each in upkeep["namespaces"]}
+        assert namespace_of(action["bundle"]) not in {each["name"] for each in maintenance["namespaces"]}
 
 
 @given(traces)
 def test_every_bundle_of_a_drained_broker_has_one_outcome(trace: list[Any]) -> None:
     for summary in run([trace], settings_of(**ALL_ON)).summaries:
-        if summary["outcome"] != "decided" or "upkeep" not in summary:
+        if summary["outcome"] != "decided" or "maintenance" not in summary:
             continue
-        left = summary["upkeep"]["left"]
+        left = summary["maintenance"]["bundles_left"]
         assert sum(left["outcomes"].values()) == left["count"] == len(left["heaviest"])
-        assert left["count"] == sum(each.get("bundles_left_count", 0) for each in summary["upkeep"]["drains"])
+        assert left["count"] == sum(
+            each.get("bundles_left_count", 0) for each in summary["maintenance"]["drains"]
+        )
 
 
 def rounds_of(apart: dict[str, MaintenanceWindow], **settings: Any) -> list[dict[str, Any]]:
@@ -82,23 +84,23 @@ HEARTBEAT = "pulsar/b1:8080/0x00000000_0xffffffff"
 @pytest.mark.parametrize(
     ("bundles", "own", "expected"),
     [
-        ({}, [*COORDINATORS, HEARTBEAT], ("only-pulsars-own", 0, 15)),
+        ({}, [*COORDINATORS, HEARTBEAT], ("only-system-bundles", 0, 15)),
         ({}, [HEARTBEAT], ("empty", 0, 0)),
         ({}, [], ("empty", 0, 0)),
         ({BUNDLES[0]: 5.0}, COORDINATORS, ("draining", 1, 15)),
     ],
     ids=["coordinators", "its heartbeat, which ends with it", "nothing", "a bundle that may move is left"],
 )
-def test_a_drain_is_never_called_empty_while_bundles_of_pulsars_own_are_there(
+def test_a_drain_is_never_called_empty_while_bundles_of_system_bundles_are_there(
     bundles: dict[str, float], own: list[str], expected: tuple[str, int, int]
 ) -> None:
     events = [
         overlay(-30, drained_brokers={"b1": WINDOW}),
-        load("b1", 5, bundles=bundles, pulsars_own=own),
+        load("b1", 5, bundles=bundles, system_bundles=own),
         load("b2", 5, bundles={BUNDLES[2]: 10.0}),
         sweep(16),
     ]
     found = run([events], settings_of(rounds={"warmup_rounds": 0}))
-    [row] = found.summaries[-1]["upkeep"]["drains"]
-    assert (row["state"], row["bundles_left_count"], row["pulsars_own_count"]) == expected
-    assert row.get("pulsars_own", []) == [each for each in own if each != HEARTBEAT]
+    [row] = found.summaries[-1]["maintenance"]["drains"]
+    assert (row["state"], row["bundles_left_count"], row["system_bundles_count"]) == expected
+    assert row.get("system_bundles", []) == [each for each in own if each != HEARTBEAT]

@@ -23,7 +23,7 @@ from state.pulsar.masks import (
     OPEN,
     SPLIT_MASK_REASONS,
     TO_BE_UNLOADED,
-    carries_own_topics,
+    carries_trimtab_topics,
     drain_mask,
     keep_from_splits,
     split_mask,
@@ -115,7 +115,7 @@ CAUSES: dict[str, dict[str, Any]] = {
     "absent": {"is_absent": [True, False, False]},
     "no-samples": {"samples": [0, 3, 3]},
     "other-group": {"facts": APART},
-    "own-topics": {"facts": Facts([], [], [], [], {}, [], {A: (10.0, 10.0)})},
+    "trimtab-topics": {"facts": Facts([], [], [], [], {}, [], {A: (10.0, 10.0)})},
     "unsettled-broker": {"unsettled": frozenset({"b1"})},
 }
 """What paints each reason on A, in the order in which they count."""
@@ -167,7 +167,7 @@ FOR_SPLITS = [
 
 @pytest.mark.parametrize("place", range(len(FOR_SPLITS)), ids=FOR_SPLITS)
 def test_a_split_is_kept_by_the_same_reasons_but_those_of_its_broker_and_its_unloads(place: int) -> None:
-    beside = ("other-group", "own-topics", "unsettled-broker", "cooldown")
+    beside = ("other-group", "trimtab-topics", "unsettled-broker", "cooldown")
     assert masked_by(*FOR_SPLITS[place:], *beside, kind="split") == FOR_SPLITS[place]
     assert masked_by(*beside, kind="split") == ""
 
@@ -239,14 +239,14 @@ def bundle(messages_per_s: float, bytes_per_s: float) -> Fleet:
 def test_half_of_its_messages_and_of_its_bytes_are_needed(
     own: tuple[float, float], expected: list[bool]
 ) -> None:
-    facts = Facts([], [], [], [], {}, own_topics={"t/n/0x0_0x1": own, "t/gone/0x0_0x1": (1.0, 1.0)})
-    assert carries_own_topics(bundle(100.0, 1000.0), 2, facts).tolist() == expected
+    facts = Facts([], [], [], [], {}, trimtab_topics={"t/n/0x0_0x1": own, "t/gone/0x0_0x1": (1.0, 1.0)})
+    assert carries_trimtab_topics(bundle(100.0, 1000.0), 2, facts).tolist() == expected
 
 
 def test_an_idle_bundle_and_a_cluster_nobody_looked_at_are_not_its_own() -> None:
-    facts = Facts([], [], [], [], {}, own_topics={"t/n/0x0_0x1": (0.0, 0.0)})
-    assert not carries_own_topics(bundle(0.0, 0.0), 2, facts).any()
-    assert not carries_own_topics(bundle(0.0, 0.0), 2, None).any()
+    facts = Facts([], [], [], [], {}, trimtab_topics={"t/n/0x0_0x1": (0.0, 0.0)})
+    assert not carries_trimtab_topics(bundle(0.0, 0.0), 2, facts).any()
+    assert not carries_trimtab_topics(bundle(0.0, 0.0), 2, None).any()
 
 
 def facts(**fields: Any) -> Facts:

@@ -66,7 +66,7 @@ def counted(found: Run) -> list[list[tuple[str, str, str]]]:
     """By round, the bundles that count at another broker."""
     return [
         [
-            (row["bundle"], row["broker"], row["counts_at"])
+            (row["bundle"], row["broker"], row["shadow_broker"])
             for row in each.get("shadow", {}).get("heaviest", [])
         ]
         for each in found.summaries

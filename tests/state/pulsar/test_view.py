@@ -123,7 +123,7 @@ def test_a_bundle_that_the_dry_run_moved_counts_at_its_destination_with_what_it_
     assert view.bundles.starts.tolist() == [0, 1, 3, 4]
     assert (found.shadow.count, found.shadow.heaviest) == (
         1,
-        [ShadowRow(bundle=B, broker="b1", counts_at="b2")],
+        [ShadowRow(bundle=B, broker="b1", shadow_broker="b2")],
     )
     assert (found.shadow.usage.mean_points, found.shadow.usage.max_points) == (37.5, 75.0)
 
