@@ -216,12 +216,12 @@ class GuardSettings:
     ``08:00-18:00 unloads`` hold one kind of action. Days may stand before the span and a time zone after it: ``Mon-Fri
     08:00-18:00 Europe/Berlin unloads``; without them it holds every day, in UTC. A round is in the span if its end is. A span
     may pass midnight; it then belongs to the day it begins on."""
-    ineffective_after_rounds_count: OffAtZeroInt = 3
+    ineffective_after_rounds: OffAtZeroInt = 3
     """After so many rounds in which the bundle's owner reported and a succeeded action still showed no effect, the action is
     ``ineffective``. Three, because load reports lag behind. 0: every succeeded action counts as good."""
     ineffective_rest_s: OffAtZero = 7200.0
     """How long the bundle of an ineffective action is left alone; whatever undid the action would undo the next one."""
-    hold_beside_other_balancer: bool = True
+    hold_with_other_balancer: bool = True
     """While Pulsar's own shedding or splitting is on at a broker, nothing is done in mode ``act``: each balancer would undo
     what the other did. A dry-run goes on, so that its decisions can be compared with Pulsar's."""
     hold_unsettled_brokers: bool = False

@@ -8,7 +8,7 @@ nothing is decided, because the move would never end under such a throttle: that
 While a copy is broken (``moves.broken_copies``) no rate makes it end: only minimums raise rates then, and nobody knows the end.
 Afterwards progress is watched anew. A raise for the deadline goes no further than the network is declared to carry, or was seen to.
 
-Partitions of which a number stays unknown for ``stale_rounds_count`` rounds keep the others from nothing: these are paced by what is
+Partitions of which a number stays unknown for ``stale_after_rounds`` rounds keep the others from nothing: these are paced by what is
 known of them, and what the odd ones need is named as unknown.
 
 Known to do badly: once something is copied, a rate is not lowered when traffic falls, only when it passes the network's cap. Kafka
@@ -75,7 +75,7 @@ def decide(snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSet
         return _finish(memory)
     needs = capped_needs_of(snapshot.copies, disk_threads=snapshot.disk_threads)
     knows_nothing = not known_copies(snapshot.copies) and (needs.lacks_minimums or not memory.is_active)
-    waits = needs.lacks_minimums and memory.stale_rounds < settings.stale_rounds_count
+    waits = needs.lacks_minimums and memory.stale_rounds < settings.stale_after_rounds
     if knows_nothing or waits:
         return _decide_without_reports(snapshot, memory, settings, needs)
     return _decide_with_reports(Round.observe(snapshot, memory, settings, snapshot.copies, needs))
@@ -305,7 +305,7 @@ def _decide_without_reports(
     trigger: Trigger | None = "throttle-lost" if _is_lost(snapshot) else None
     if lists is not None and (lists.is_joined or any(role not in rates for role in lists.roles())):
         trigger, rates = "moves-joined", stretch_rates(rates, lists)
-    if memory.stale_rounds >= settings.stale_rounds_count and not memory.is_fallback:
+    if memory.stale_rounds >= settings.stale_after_rounds and not memory.is_fallback:
         trigger, rates = "stale-reports", {**rates, **fallback_rates(memory, settings, rates)}
         memory = replace(memory, is_fallback=True)
     add = ThrottledLists() if lists is None else lists.add

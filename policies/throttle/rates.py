@@ -269,7 +269,7 @@ class ThrottleSettings:
     sees a replica behind at its first look, it does not know since when, and takes the broker for one that was away long enough."""
     recovery_min_bytes: Annotated[int, Ge(0), Le(LARGEST_NUMBER), "0 or more"] = 100 * 10**6
     """What a broker that is back has to miss at least, all its replicas together. As long as it is away, this is not known."""
-    yields_under_min_isr: bool = True
+    yield_under_min_isr: bool = True
     """Whether other copies make room while a partition has fewer in-sync replicas than ``min.insync.replicas``, so that nobody can
     write to it: its missing replicas leave the lists, and everything else runs at its minimum with headroom."""
     cluster_bytes_per_s: _Cap | None = None
@@ -291,7 +291,7 @@ class ThrottleSettings:
     """A rate is changed only by at least this share of it: every change is a write to every broker of the move."""
     min_change_interval_s: NotNegative = 60.0
     """Shortest time between two changes, unless the minimum or a new move demands one at once. Kafka's quota window is 10 s."""
-    stale_rounds_count: Count = 3
+    stale_after_rounds: Count = 3
     """Rounds in a row without the reports that a minimum needs, after which the failover-safe rate is set: high enough
     whichever source leads. It is never zero and never below what is known to be needed."""
     network_share_ratio: _RatioAboveZero = 0.9

@@ -29,7 +29,7 @@ def select_copies(memory: KafkaMemory, observation: Observation, settings: Throt
     kept = np.isin(copies.kind, [kind for kind, is_paced in is_on.items() if is_paced])
     brokers, is_recovery = copies.destinations.brokers, copies.kind == RECOVERY
     kept &= ~is_recovery | np.isin(brokers, sorted(recovering))
-    if settings.yields_under_min_isr:
+    if settings.yield_under_min_isr:
         kept &= ~(is_recovery & copies.is_under_min_isr()[copies.destinations.rows])
     else:
         copies = replace(copies, min_in_sync=np.full(len(copies), UNKNOWN, dtype=np.int64))

@@ -61,7 +61,7 @@ def decide(
         reports,
         end_ms=closing.end_ms,
         known=memory.rates,
-        hold_ms=kafka.throttle.stale_rounds_count * header.length_ms,
+        hold_ms=kafka.throttle.stale_after_rounds * header.length_ms,
     )
     memory.readings, memory.rates = seen.readings, seen.rates
     observation = select_copies(memory, seen, kafka.throttle)
@@ -88,7 +88,7 @@ def _decide(context: RoundContext) -> list[Output]:
     _restart_progress(memory, observation)
     drift_seen, sure = reconcile.observe_drift(memory, observation)
     broken = observe_broken(
-        memory, observation, context.failed, stale_rounds_count=settings.stale_rounds_count
+        memory, observation, context.failed, stale_after_rounds=settings.stale_after_rounds
     )
     snapshot = _snapshot(context, sure, broken)
     decision, after, explanation = pace(snapshot, memory.pacing, settings)

@@ -13,7 +13,7 @@ and only once reports have shown that they contain such settings at all. It has 
 may have begun before our last change was there.
 
 The collector reports which brokers are alive. A broker that is alive and that no report came from counts as good as down only
-after ``stale_rounds_count`` rounds: a client may know nothing of a broker that has just come back. Where reports do not say who
+after ``stale_after_rounds`` rounds: a client may know nothing of a broker that has just come back. Where reports do not say who
 is alive, silence for as long means that a broker is down; so does its failure to answer if it never did.
 """
 
@@ -170,7 +170,7 @@ NOTHING_BROKEN = Broken()
 
 
 def observe_broken(
-    memory: KafkaMemory, observation: Observation, failed: Collection[str], *, stale_rounds_count: int
+    memory: KafkaMemory, observation: Observation, failed: Collection[str], *, stale_after_rounds: int
 ) -> Broken:
     """What the round shows; ``failed`` are the brokers that did not answer the collector. Counts silent rounds in ``memory``."""
     copies = observation.copies
@@ -184,7 +184,7 @@ def observe_broken(
         if broker not in observation.brokers
     }
     silent = {
-        broker for broker, rounds_count in memory.silent_rounds.items() if rounds_count >= stale_rounds_count
+        broker for broker, rounds_count in memory.silent_rounds.items() if rounds_count >= stale_after_rounds
     }
     if observation.live_brokers is None:
         never = {broker for broker in memory.silent_rounds if str(broker) not in memory.last_ms}

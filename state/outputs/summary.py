@@ -550,7 +550,7 @@ class ThrottleSummary(msgspec.Struct, frozen=True, kw_only=True):
     there are any, there is no ETA, and only minimums raise rates. Null: no report says what moves."""
     held_over_count: int
     """Partitions whose write rate is from an earlier round, because another broker leads or the log shrank; for at most
-    `stale_rounds_count` rounds."""
+    `stale_after_rounds` rounds."""
     unknown_count: int
     """Partitions that lack a number."""
     unknown: list[UnknownNumber]

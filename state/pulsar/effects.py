@@ -62,7 +62,7 @@ class Elsewhere:
 def judge(context: RoundContext) -> Effects:
     """Judge earlier actions by the reports of a round."""
     ledger, guards, end_ms = context.ledger, context.guards, context.end_ms
-    patience_ms = guards.ineffective_after_rounds_count * context.header.length_ms + context.max_report_age_ms
+    patience_ms = guards.ineffective_after_rounds * context.header.length_ms + context.max_report_age_ms
     for decision in ledger.decisions:
         last_ms = decision.until_ms if decision.succeeded_ms is None else decision.succeeded_ms + patience_ms
         decision.is_watched = decision.is_watched and end_ms < last_ms
@@ -98,7 +98,7 @@ def judge(context: RoundContext) -> Effects:
 
 def _judge_one(context: RoundContext, decision: Decision, owners: Mapping[str, str]) -> list[Elsewhere]:
     """Judge an action that succeeded, if the round shows its effect; the result is where it landed, if not as decided."""
-    most_count, owner = context.guards.ineffective_after_rounds_count, owners.get(decision.bundle, "")
+    most_count, owner = context.guards.ineffective_after_rounds, owners.get(decision.bundle, "")
     elsewhere = []
     has_effect = _has_effect(decision, owners, context.reports) if most_count else True
     if has_effect:

@@ -36,9 +36,7 @@ class Holds:
 def holds_of(context: RoundContext) -> Holds:
     """The holds of a round, after the judgement of the actions before it."""
     closing, guards, facts = context.closing, context.guards, context.facts
-    balancer = (
-        balancer_at_work(facts) if closing.mode == "act" and guards.hold_beside_other_balancer else None
-    )
+    balancer = balancer_at_work(facts) if closing.mode == "act" and guards.hold_with_other_balancer else None
 
     def find(kind: ActionKind) -> Hold | None:
         if closing.overlay.paused:

@@ -47,7 +47,7 @@ path in capitals, joined by two underscores: `TRIMTAB_PULSAR__ROUNDS__LENGTH_S=1
 are JSON there. Unknown keys and variables are errors that name the nearest known one. `trimtab config` shows what is in
 force and where each value was written.
 
-Units end a name: `_s` seconds, `_bytes_per_s`, `_points` percentage points, `_ratio` a share of 1, `_count`.
+Units end a name: `_s` seconds, `_bytes_per_s`, `_points` percentage points, `_ratio` a share of 1, `_count`, `_rounds`, `_samples`.
 
 One cluster can differ: `[clusters."east-1".pulsar.avg_shedder]` takes any key of `pulsar.*` again; other keys
 are taken from `[pulsar]`. A control event's overlay, `{"pulsar": {…}}`, overrides both, except for the `rounds`

@@ -145,7 +145,7 @@ GUARDS = (
     "max_unloads_per_broker_count",
     "max_unloads_per_namespace_count",
     "max_unloads_per_hour_count",
-    "ineffective_after_rounds_count",
+    "ineffective_after_rounds",
     "ineffective_rest_s",
     "failing_actions_count",
     "min_unload_benefit_points",

@@ -363,7 +363,7 @@ def test_whether_an_event_fits_is_judged_by_the_controllers_settings():
 
 
 def test_a_change_of_a_kafka_cluster_is_told_in_its_own_settings_and_rounds():
-    edit = settings_edit(["kafka.throttle.stale_rounds_count=9"])
+    edit = settings_edit(["kafka.throttle.stale_after_rounds=9"])
     made = plan(
         "east-1",
         edit=edit,
@@ -377,14 +377,14 @@ def test_a_change_of_a_kafka_cluster_is_told_in_its_own_settings_and_rounds():
     assert made.first_round_ms == NOW_MS + 10_000, "2 x 5 s, and a round begins there"
     assert made.first_round == made.first_round_ms // 10_000
     (change,) = made.changes
-    assert change.startswith("kafka.throttle.stale_rounds_count: ")
+    assert change.startswith("kafka.throttle.stale_after_rounds: ")
     assert change.endswith(" -> 9")
 
 
 @pytest.mark.parametrize("system", ["kafka", "pulsar"])
 def test_settings_of_the_other_kind_of_cluster_are_refused_unless_they_stand_already(system: System):
     other = (
-        "pulsar.guards.bundle_cooldown_s=7" if system == "kafka" else "kafka.throttle.stale_rounds_count=9"
+        "pulsar.guards.bundle_cooldown_s=7" if system == "kafka" else "kafka.throttle.stale_after_rounds=9"
     )
     make = partial(plan, "east-1", **ASKED, settings=SETTINGS, now_ms=NOW_MS, nonce="n", system=system)
     with pytest.raises(WrongUse, match=rf"east-1 is a {system.capitalize()} cluster, and .* does nothing"):

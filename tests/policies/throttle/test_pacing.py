@@ -284,7 +284,7 @@ def test_the_network_leaves_its_share_less_what_is_not_ours(
         ({"floor_bytes_per_s": 0}, "floor_bytes_per_s is 0; expected 1 or more"),
         ({"raise_at_ratio": 1.5}, "raise_at_ratio is 1.5; expected more than 0 and at most 1"),
         ({"raise_at_ratio": 0.8}, r"raise_at_ratio is 0.8; it must be above 1 / \(1 \+ headroom_ratio 0.2\)"),
-        ({"stale_rounds_count": 0}, "stale_rounds_count is 0; expected 1 or more"),
+        ({"stale_after_rounds": 0}, "stale_after_rounds is 0; expected 1 or more"),
         ({"deadline_s": float("inf")}, "deadline_s is inf; expected 0 or more"),
     ],
 )

@@ -130,7 +130,7 @@ def test_each_kind_can_be_switched_off(name: str, kind: int):
 def test_a_partition_under_min_isr_recovers_as_fast_as_it_can_unless_that_is_off():
     rows = [seen(0, LIVE, replace(lacking(50 * MB), min_in_sync=3))]
     assert paced(rows) == [False]
-    assert paced(rows, replace(SETTINGS, yields_under_min_isr=False)) == [True]
+    assert paced(rows, replace(SETTINGS, yield_under_min_isr=False)) == [True]
 
 
 @pytest.mark.parametrize(

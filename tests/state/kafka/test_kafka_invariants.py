@@ -39,7 +39,7 @@ def settings_of(*, is_pulsar_alike: bool = True, **throttle: Any) -> SettingsSou
 
 SETTINGS = [
     settings_of(),
-    settings_of(rates="per-broker", min_change_interval_s=0.0, stale_rounds_count=1),
+    settings_of(rates="per-broker", min_change_interval_s=0.0, stale_after_rounds=1),
     settings_of(deadline_s=60.0, change_threshold_ratio=0.0),
     settings_of(is_pulsar_alike=False),
 ]

@@ -284,7 +284,7 @@ class Rounds:
         seen = observed(*(logs(broker) for broker in heard), copies=MOVES)
         seen = replace(seen, live_brokers=None if live is None else frozenset(live))
         for _ in range(rounds):
-            found = observe_broken(self.memory, seen, failed, stale_rounds_count=ROUNDS)
+            found = observe_broken(self.memory, seen, failed, stale_after_rounds=ROUNDS)
         return found
 
 

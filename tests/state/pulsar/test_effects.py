@@ -241,7 +241,7 @@ def test_an_ineffective_bundle_is_left_alone_for_as_long_as_the_setting_says(res
 
 
 def test_what_succeeded_is_taken_for_good_where_nobody_looks_after_it():
-    pulsar = UNLOADING | {"guards": {"ineffective_after_rounds_count": 0}}
+    pulsar = UNLOADING | {"guards": {"ineffective_after_rounds": 0}}
     assert judged(after([BEFORE, BEFORE], pulsar=pulsar)) == [{"good": 1}] * 2
 
 

@@ -57,7 +57,7 @@ JUDGING = settings_of(
     **EAGER,
     guards={
         "bundle_cooldown_s": 20.0,
-        "ineffective_after_rounds_count": 1,
+        "ineffective_after_rounds": 1,
         "ineffective_rest_s": 30.0,
         "failing_actions_count": 1,
     },

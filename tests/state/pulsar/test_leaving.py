@@ -54,7 +54,7 @@ def outcome_of(events: list[Event], *, identity: Identity | None = None, **guard
     ordered = sorted(events, key=lambda event: event.age_key)
     return run(
         [ordered[:3], ordered[3:]],
-        settings_of(**SETTINGS, guards=guards | {"ineffective_after_rounds_count": 2}),
+        settings_of(**SETTINGS, guards=guards | {"ineffective_after_rounds": 2}),
         identity=identity,
     )
 

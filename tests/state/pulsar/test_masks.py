@@ -279,7 +279,7 @@ def cooling(*, unload_s: float, split_s: float, is_on: bool = True) -> ClusterSe
         ({"error_held_since_ms": 1}, {"control": PAUSED}, ("paused", "paused")),
         ({"facts": BESIDE}, {}, ("two-balancers", "two-balancers")),
         ({"facts": BESIDE}, {"mode": "dry-run"}, (None, None)),
-        ({"facts": BESIDE}, {"settings": guarded(hold_beside_other_balancer=False)}, (None, None)),
+        ({"facts": BESIDE}, {"settings": guarded(hold_with_other_balancer=False)}, (None, None)),
         ({"facts": BESIDE}, {"control": PAUSED}, ("paused", "paused")),
         ({"facts": facts(unknown_brokers=["b1"])}, {}, (None, None)),
         ({"facts": RESTRICTED}, {}, (None, "restricted-split")),
