@@ -218,7 +218,7 @@ class GuardSettings:
     may pass midnight; it then belongs to the day it begins on."""
     ineffective_after_rounds: OffAtZeroInt = 3
     """After so many rounds in which the bundle's owner reported and a succeeded action still showed no effect, the action is
-    ``ineffective``. Three, because load reports lag behind. 0: every succeeded action counts as good."""
+    ``ineffective``. Three, because load reports lag behind. 0: every succeeded action counts as effective."""
     ineffective_rest_s: OffAtZero = 7200.0
     """How long the bundle of an ineffective action is left alone; whatever undid the action would undo the next one."""
     hold_with_other_balancer: bool = True

@@ -24,7 +24,7 @@ from state.guard_settings import JUDGED_ACTIONS_COUNT
 from state.settings import PulsarSettings, to_ms
 
 ActionKind = Literal["unload", "split"]
-VerdictOutcome = Literal["good", "failed", "ineffective"]
+VerdictOutcome = Literal["effective", "failed", "ineffective"]
 
 HOUR_MS = 3_600_000
 
@@ -342,7 +342,7 @@ class Ledger(msgspec.Struct, array_like=True):
         for decision in self.decisions:
             shows_now = (
                 decision.verdict
-                and decision.verdict.outcome == "good"
+                and decision.verdict.outcome == "effective"
                 and decision.verdict.judged_ms == end_ms
             )
             awaited = decision.is_watched and (
@@ -430,11 +430,11 @@ _KINDS: tuple[ActionKind, ...] = ("unload", "split")
 
 
 def _is_bad(decision: Decision) -> bool:
-    return decision.verdict is not None and decision.verdict.outcome != "good"
+    return decision.verdict is not None and decision.verdict.outcome != "effective"
 
 
 def _representative(plan: Sequence[Decision]) -> Decision:
-    """The action that stands for those of a plan: of the outcome of most, bad if as many are good."""
+    """The action that stands for those of a plan: of the outcome of most, bad if as many are effective."""
     bad = [decision for decision in plan if _is_bad(decision)]
     if 2 * len(bad) >= len(plan):
         return bad[-1]
@@ -482,7 +482,7 @@ def _apply(decision: Decision, outcome: ActionOutcome, time_ms: int) -> None:
 def end_watch(decision: Decision, verdict: Verdict) -> None:
     """End the watch: it is known what effect the decision had, or that it had none."""
     decision.verdict, decision.is_watched = verdict, False
-    if verdict.outcome != "good":
+    if verdict.outcome != "effective":
         decision.is_leaving = False
 
 

@@ -187,7 +187,7 @@ def _unanswered(closing: Closing, header: Header) -> list[Finding]:
 
 def _missed_results(
     closing: Closing, header: Header
-) -> tuple[Literal["no-results", "nobody-obeys"], str] | None:
+) -> tuple[Literal["no-results", "not-carried-out"], str] | None:
     """The kind of finding and its advice; None where no result is missed."""
     last, executor = header.ledger.unanswered, f"`trimtab execute {header.system} {closing.cluster}`"
     if last is None:
@@ -206,7 +206,7 @@ def _missed_results(
     which = f"the {last_ones} expired without a result"
     if not last.had_effect:
         remedy = "nobody carries them out. Start an executor" if is_sure else "if no executor runs, start one"
-        kind: Literal["no-results", "nobody-obeys"] = "nobody-obeys" if is_sure else "no-results"
+        kind: Literal["no-results", "not-carried-out"] = "not-carried-out" if is_sure else "no-results"
         return kind, f"{which}, and the reports show no effect: {remedy}: {executor}"
     if not is_sure:
         return None

@@ -219,7 +219,7 @@ class JudgedAction:
     """An action of ours whose effect is known."""
 
     kind: Literal["unload", "split"]
-    outcome: Literal["good", "failed", "ineffective"]
+    outcome: Literal["effective", "failed", "ineffective"]
     age_s: float
     """Seconds from the judgement to the end of the round."""
     brokers: Mapping[Side, str]

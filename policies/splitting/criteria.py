@@ -18,7 +18,7 @@ import numpy as np
 from policies.columns import Bools, Codes, Floats, Ints, first_code
 from policies.splitting.algorithms import divide
 from policies.splitting.cut import BundleLimits, SplitQuestion, children, no_cut
-from policies.splitting.evidence import ONE_TOPIC_RATIO, Evidence, heaviest_topic
+from policies.splitting.evidence import DOMINANT_RATIO, Evidence, heaviest_topic
 from policies.splitting.plan import (
     BY_BYTES,
     BY_MESSAGES,
@@ -109,7 +109,7 @@ def split(
             break
         outcome[at] = _judge(snapshot, candidates, memory, settings, at, so_far)
     heaviest = np.full(len(candidates.rows), NO_TOPIC, dtype=np.int64)
-    for at in np.flatnonzero((outcome == Outcome.SOLE_TOPIC) | (outcome == Outcome.ONE_TOPIC)).tolist():
+    for at in np.flatnonzero((outcome == Outcome.SOLE_TOPIC) | (outcome == Outcome.DOMINANT_TOPIC)).tolist():
         heaviest[at] = heaviest_topic(
             snapshot.topic_table, int(candidates.rows[at]), int(candidates.trigger[at])
         )[0]
@@ -285,11 +285,11 @@ def _judge_measure(
             return Outcome.NO_TOPIC_STATS, reason
         algorithm, cut = evidence.guess(settings, question)
     elif evidence.has_one_topic:
-        return Outcome.ONE_TOPIC, ""
+        return Outcome.DOMINANT_TOPIC, ""
     else:
         algorithm, cut = settings.algorithm, divide(settings.algorithm, question)
         kept = evidence.kept_ratio(cut) if cut.boundaries else 0.0
-        if kept >= ONE_TOPIC_RATIO:
+        if kept >= DOMINANT_RATIO:
             cut = no_cut(f"{kept:.0%} of its {UNITS[evidence.trigger]} would stay together; {cut.reason}")
     if len(cut.boundaries) > MOST_BOUNDARIES:
         cut = no_cut(

@@ -32,7 +32,7 @@ from policies.splitting.plan import (
 KNOWN_RATIO = 0.8
 """Share of what a bundle's owner reports for which its topics must account. Both figures are of the same minute and differ by
 their noise; where more is missing, topics or counts are missing, or one of the two is old."""
-ONE_TOPIC_RATIO = 0.9
+DOMINANT_RATIO = 0.9
 """Share of a bundle's load from which one topic counts as carrying it, or one child as keeping it: the cut would relieve it by less
 than a tenth."""
 DIVIDED_RATIO = 2 / 3
@@ -83,7 +83,7 @@ class Evidence:
     def has_one_topic(self) -> bool:
         """Whether one topic carries the load, so that no cut can help."""
         load = _measured(self.topics, self.trigger)
-        return self.trigger != BY_TOPICS and bool(load.max() >= ONE_TOPIC_RATIO * load.sum())
+        return self.trigger != BY_TOPICS and bool(load.max() >= DOMINANT_RATIO * load.sum())
 
     def kept_ratio(self, cut: Cut) -> float:
         """The heaviest child's share after a cut."""

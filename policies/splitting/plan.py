@@ -105,7 +105,7 @@ class Outcome(Code):
     RANGE_TOO_NARROW = 5
     NAMESPACE_FULL = 6
     NO_TOPIC_STATS = 7
-    ONE_TOPIC = 8
+    DOMINANT_TOPIC = 8
     NO_BOUNDARY = 9
 
 
@@ -245,7 +245,7 @@ class Examined(Findings):
     rows: Ints
     """Bundle rows, (c,)."""
     heaviest_topic: Ints
-    """Row of the topic that carries the load of an ``one-topic`` or ``sole-topic``, (c,); NO_TOPIC where none is named."""
+    """Row of the topic that carries the load of a ``dominant-topic`` or ``sole-topic``, (c,); NO_TOPIC where none is named."""
     reasons: Mapping[int, str]
     """By row of ``examined``: why there is no boundary for a candidate."""
 

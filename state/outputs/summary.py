@@ -188,7 +188,7 @@ class SplitRow(msgspec.Struct, frozen=True, kw_only=True):
     broker: str
     """Its owner."""
     outcome: str
-    """Why it is split or not, e.g. `one-topic`."""
+    """Why it is split or not, e.g. `dominant-topic`."""
     detail: str
     """The outcome with what caused it, e.g. `hit-count 3/4` or the topic that carries the load."""
     trigger: str
@@ -215,7 +215,7 @@ class JudgedRow(msgspec.Struct, frozen=True, kw_only=True):
     """What it did."""
     bundle: str
     """Full name of its bundle."""
-    outcome: Literal["good", "failed", "ineffective"]
+    outcome: Literal["effective", "failed", "ineffective"]
     """How it ended."""
     brokers: dict[Literal["source", "destination"], str]
     """The brokers of an unload; no destination where Pulsar chose. Empty for a split."""
@@ -586,7 +586,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         "above-limit",
         "broken-copy",
         "coordinators-at-one-broker",
-        "failed-promises",
+        "dominant-topic",
         "forbidden",
         "gaps-in-reports",
         "hot-partition",
@@ -595,10 +595,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         "kept-replica-down",
         "landed-elsewhere",
         "no-results",
-        "nobody-obeys",
+        "not-carried-out",
         "not-measured",
-        "one-topic",
         "overlapping-ranges",
+        "promises-failed",
         "put-back",
         "skipped-after-pause",
         "unowned",
@@ -661,7 +661,7 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     other_balancers: OtherBalancers | None
     """Other balancers of the cluster; null where no collector reported on them."""
     last_actions: dict[str, int]
-    """How the last actions that were judged ended, at most 10: `good`, `failed` or `ineffective`."""
+    """How the last actions that were judged ended, at most 10: `effective`, `failed` or `ineffective`."""
     control: ControlInForce | None
     """The control event in force; null without one."""
     settings_digest: str

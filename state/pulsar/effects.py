@@ -1,8 +1,8 @@
 """Judges the effects of actions, and checks what unloads promised.
 
 Only real actions with a result are judged: a failed one at once, a succeeded one by the reports that came after its result. An
-unload is good once its source reports without its bundle, or another broker reports it: whether a bundle has an owner at all is what
-the collector looks after (the finding ``unowned``). A split is good once a child is listed and the parent is not. A round counts
+unload is effective once its source reports without its bundle, or another broker reports it: whether a bundle has an owner at all is what
+the collector looks after (the finding ``unowned``). A split is effective once a child is listed and the parent is not. A round counts
 against an action only if the broker concerned reported in it: a missing report does not mean "no effect". An action that was
 skipped, or whose brokers sent no report for too long, gets no verdict.
 
@@ -10,7 +10,7 @@ An unload promises that its source's usage falls and its destination's rises by 
 how many (``SOURCE_FALLS``, ``DESTINATION_RISES``). For one that does not, ``policies.costs`` says what the bundle takes of each
 resource. The unloads that one round moves between the same two brokers are one promise: what is expected of the brokers is the
 sum of what they promise, so that it shows even where each of them is too small to, and it is checked once. Two rounds after an
-unload is known to be good, once no other unload of its brokers is on its way, the usage they report is compared with the usage
+unload is known to be effective, once no other unload of its brokers is on its way, the usage they report is compared with the usage
 before it, changed by every unload carried out since. A promise is kept if the two came at least half as much closer as they
 should have. It is not checked if a broker is gone, if the bundle landed elsewhere, if its brokers do not come to rest in time, if
 they should hardly have come closer, or if the source was so busy that its usage does not show what is taken off it.
@@ -102,7 +102,7 @@ def _judge_one(context: RoundContext, decision: Decision, owners: Mapping[str, s
     elsewhere = []
     has_effect = _has_effect(decision, owners, context.reports) if most_count else True
     if has_effect:
-        end_watch(decision, Verdict("good", context.end_ms, owner, decision.rounds_count))
+        end_watch(decision, Verdict("effective", context.end_ms, owner, decision.rounds_count))
         if decision.destination is not None and owner not in ("", decision.source, decision.destination):
             elsewhere = [Elsewhere(decision.bundle, owner, decision.destination)]
     elif has_effect is False:
@@ -263,7 +263,7 @@ def check_promises(context: RoundContext) -> list[Decision]:
 
 def _is_due(decision: Decision, *, length_ms: int, end_ms: int) -> bool:
     verdict = decision.verdict
-    if verdict is None or verdict.outcome != "good" or decision.promise is not None:
+    if verdict is None or verdict.outcome != "effective" or decision.promise is not None:
         return False
     if not decision.before_points or decision.destination not in (None, verdict.broker):
         return False
@@ -311,7 +311,7 @@ def find_failed_promises(summary: PromisesSummary | None, policy: str) -> list[F
         return []
     return [
         Finding(
-            kind="failed-promises",
+            kind="promises-failed",
             subject=policy,
             broker="",
             bytes_per_s=None,

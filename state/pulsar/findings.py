@@ -291,7 +291,7 @@ def of_splits(splits: Splits) -> list[Finding]:
         amount = f"{examined.evidence_of(row)[evidence_name(trigger)]:.0f} {UNITS[TRIGGERS.index(trigger)]}"
         findings.append(
             Finding(
-                kind="one-topic",
+                kind="dominant-topic",
                 subject=topic,
                 broker=splits.table.broker_of(bundle),
                 bytes_per_s=float(splits.snapshot.topic_table.bytes_per_s[examined.heaviest_topic[row]]),

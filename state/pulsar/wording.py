@@ -30,7 +30,7 @@ _STAY = {
     "not-confirmed": "rest after an action that no executor confirmed",
     "no-topic-stats": "lack statistics of their topics",
     "no-traffic": "have no traffic",
-    "one-topic": "are hot because of one topic",
+    "dominant-topic": "are hot because of one topic",
     "other-group": "are at a broker of another group",
     "overlapping": "overlap others",
     "trimtab-topics": "have little but topics of trimtab",

@@ -305,7 +305,7 @@ def _executors(facts: Facts) -> Iterator[Finding]:
     for event, _ in _known(facts.rounds):
         missed = missed_results(event.data)
         for each in missed:
-            say = _problem if each.kind == "nobody-obeys" else _warning
+            say = _problem if each.kind == "not-carried-out" else _warning
             yield say(each.advice, about=event.cluster)
         if not missed:
             is_dry_run = event.data.mode == "dry-run"
@@ -376,7 +376,7 @@ _START_AGAIN = f"{_START}. Its exit code and log say why it ended (docs/referenc
 _FAILING = "Remove the cause that it names: it goes on by itself, and nothing is lost"
 _STALLED = "See the other checks, the collector's log, and docs/run/runbooks/not-deciding.md"
 _LETTERS = "Run: trimtab rejected tail --from earliest --no-follow"
-_NOBODY = "See docs/run/runbooks/nobody-obeys.md"
+_NOBODY = "See docs/run/runbooks/not-carried-out.md"
 CHECKS = (
     Check("addresses", "Do the brokers answer?", _REACH, _addresses),
     Check("permissions", "May the controller's user do what it has to do?", _SECURITY, _permissions),

@@ -205,7 +205,7 @@ def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
 
 def missed_results(data: RoundSummary) -> list[Finding]:
     """What a round says about actions that get no result."""
-    return [each for each in data.findings.heaviest if each.kind in {"nobody-obeys", "no-results"}]
+    return [each for each in data.findings.heaviest if each.kind in {"not-carried-out", "no-results"}]
 
 
 def drain_line(row: DrainRow) -> str:

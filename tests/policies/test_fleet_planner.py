@@ -206,7 +206,7 @@ def settled(*, is_kept: bool) -> JudgedAction:
     )
     return JudgedAction(
         kind="unload",
-        outcome="good",
+        outcome="effective",
         age_s=60.0,
         brokers={},
         before={},

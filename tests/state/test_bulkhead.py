@@ -393,20 +393,20 @@ def test_it_says_so_since_the_first_of_them_and_counts_on() -> None:
 def test_any_result_shows_that_somebody_obeys(outcome: str, time_s: float) -> None:
     batches = batches_of(7)
     batches[int(time_s) // 10].append(answer(ids(3)[1], time_s, outcome))
-    assert "nobody-obeys" not in kinds(played(batches))[-1]
+    assert "not-carried-out" not in kinds(played(batches))[-1]
 
 
 def test_a_result_of_somebody_elses_action_is_no_answer() -> None:
     batches = batches_of(6)
     batches[4].append(answer("another", 42.0))
-    assert kinds(played(batches))[-1] == ["nobody-obeys"]
+    assert kinds(played(batches))[-1] == ["not-carried-out"]
 
 
 def test_what_came_after_the_newest_answer_counts() -> None:
     batches = batches_of(7)
     batches[1].append(answer(ids(3)[0], 12.0))
     found = played(batches)
-    assert "nobody-obeys" in kinds(found)[-1], "the second, the third and the one of the next round"
+    assert "not-carried-out" in kinds(found)[-1], "the second, the third and the one of the next round"
 
 
 def test_moves_that_are_seen_without_results_are_information() -> None:
@@ -446,7 +446,7 @@ def test_while_an_executor_answers_actions_of_the_oldest_round_nothing_is_missed
 def test_a_source_that_does_not_report_shows_neither_and_the_next_report_counts() -> None:
     batches = batches_of(6)
     batches[3] = batches[3][1:]
-    assert kinds(played(batches)) == [[], [], [], [], ["nobody-obeys"], ["nobody-obeys"]]
+    assert kinds(played(batches)) == [[], [], [], [], ["not-carried-out"], ["not-carried-out"]]
 
 
 def test_a_dry_run_and_proposals_are_not_meant_to_be_obeyed() -> None:
@@ -463,16 +463,16 @@ def test_it_is_over_in_a_dry_run_and_begins_anew_with_mode_act() -> None:
     batches[7].append(overlay(75, mode="act"))
     found = played(batches)
     modes = [summary["mode"] for summary in found.summaries]
-    said = [mode for mode, each in zip(modes, kinds(found), strict=True) if "nobody-obeys" in each]
+    said = [mode for mode, each in zip(modes, kinds(found), strict=True) if "not-carried-out" in each]
     first_again = modes.index("act", modes.index("dry-run"))
     assert "dry-run" not in said
-    assert "nobody-obeys" not in kinds(found)[first_again]
+    assert "not-carried-out" not in kinds(found)[first_again]
 
 
 def test_resume_forgets_it() -> None:
     batches = batches_of(9)
     batches[5].append(overlay(50, resumed_s=50))
     found = played(batches)
-    assert kinds(found)[5:] == [["nobody-obeys"], [], [], ["no-results"]]
+    assert kinds(found)[5:] == [["not-carried-out"], [], [], ["no-results"]]
     advice = found.summaries[-1]["findings"]["heaviest"][0]["advice"]
     assert advice.startswith("the last action, decided at 1970-01-01T00:01:00Z, expired without a result")

@@ -118,7 +118,7 @@ def test_brokers_are_unsettled_while_their_unload_runs_and_in_the_round_that_fir
     assert ledger.unsettled_brokers(end_ms=EXPIRES_MS) == frozenset(), "it expired without a result"
     ledger.apply_results([("a", "succeeded", 9000)])
     assert ledger.unsettled_brokers(end_ms=EXPIRES_MS) == {"b1", "b2"}, "it was carried out and does not show"
-    end_watch(ledger.decisions[0], Verdict("good", 200_000, "b2", 0))
+    end_watch(ledger.decisions[0], Verdict("effective", 200_000, "b2", 0))
     assert ledger.unsettled_brokers(end_ms=200_000) == {"b1", "b2"}
     assert ledger.unsettled_brokers(end_ms=260_000) == frozenset()
 
@@ -133,10 +133,10 @@ def test_a_dry_run_and_a_split_leave_no_broker_unsettled(kind: Decision) -> None
 def test_of_each_kind_the_last_ten_verdicts_count() -> None:
     ledger = ledger_of(*(decision(str(at), f"{A}{at}", decided_ms=at) for at in range(12)), split())
     for at, each in enumerate(ledger.decisions):
-        end_watch(each, Verdict("failed" if at == 0 else "good", 1000 * at, "b1", 0))
+        end_watch(each, Verdict("failed" if at == 0 else "effective", 1000 * at, "b1", 0))
     assert [each.id for each in ledger.judged("unload")] == [str(at) for at in range(2, 12)]
     assert [each.id for each in ledger.judged("split")] == ["s"]
-    assert ledger.outcome_counts() == {"good": 10}
+    assert ledger.outcome_counts() == {"effective": 10}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_of_each_kind_the_last_ten_verdicts_count() -> None:
     [
         pytest.param(60, ["b1"], {"failed": 1}, 1, id="a plan that fails"),
         pytest.param(30, ["b1"], {"failed": 1}, 1, id="half of a plan"),
-        pytest.param(29, ["b1"], {"good": 1}, 0, id="less than half"),
+        pytest.param(29, ["b1"], {"effective": 1}, 0, id="less than half"),
         pytest.param(60, ["b1", "b3", "b4"], {"failed": 3}, 1, id="from several brokers to one"),
     ],
 )
@@ -158,7 +158,7 @@ def test_the_moves_of_a_plan_to_one_broker_are_one_success_or_one_failure(
         )
     )
     for at, each in enumerate(ledger.decisions):
-        end_watch(each, Verdict("failed" if at < failed_count else "good", 1000, "b1", 0))
+        end_watch(each, Verdict("failed" if at < failed_count else "effective", 1000, "b1", 0))
     assert ledger.outcome_counts() == outcomes
     assert ledger.failures_count("unload") == failures_count
     ledger.forget_old(PULSAR, end_ms=10 * HOUR_MS)
@@ -262,7 +262,7 @@ def test_a_verdict_is_listed_once() -> None:
     first, second = decision("a"), decision("b", bundle=B)
     ledger = ledger_of(first, second)
     assert ledger.list_verdicts() == []
-    end_watch(second, Verdict("good", 2000, "b2", 0))
+    end_watch(second, Verdict("effective", 2000, "b2", 0))
     assert ledger.list_verdicts() == [second]
     end_watch(first, Verdict("failed", 1500, "b1", 0))
     assert ledger.list_verdicts() == [first]

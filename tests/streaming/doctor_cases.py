@@ -180,7 +180,7 @@ PROBLEMS: list[tuple[str, dict[str, Any], str, str]] = [
     ("lag", {"input": reported(age_s=400)}, "came 7 min ago", "collector's log"),
     ("lag", {"rounds": []}, "no round in the last day", "not-deciding.md"),
     ("lag", LATE, "newest round ended 10 min ago", "not-deciding.md"),
-    ("executors", missing_results("nobody-obeys"), "nobody-obeys: start one", "nobody-obeys.md"),
+    ("executors", missing_results("not-carried-out"), "not-carried-out: start one", "not-carried-out.md"),
     (
         "balancers",
         balanced_by(shedding=("b1",)),
@@ -224,7 +224,7 @@ WARNINGS: list[tuple[str, dict[str, Any], str, str]] = [
     ("leader", STANDBY_WANTED, "no standby is running", "trimtab run --standby"),
     ("versions", {"processes": [process(version="0.2.0")]}, "it has trimtab 0.2.0", "Upgrade"),
     ("versions", {"processes": [process(spark_version="4.1.0")]}, "it has Spark 4.1.0", "Upgrade"),
-    ("executors", missing_results("no-results"), "no-results: start one", "nobody-obeys.md"),
+    ("executors", missing_results("no-results"), "no-results: start one", "not-carried-out.md"),
     (
         "balancers",
         balanced_by(mode="dry-run", splitting=("b1",)),

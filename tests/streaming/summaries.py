@@ -68,7 +68,7 @@ ROUND = RoundSummary(
         below_threshold=4,
     ),
     candidates=section(acted=2, cooldown=5),
-    splits=section(acted=1, one_topic=3),
+    splits=section(acted=1, dominant_topic=3),
     findings=section(hot_partition=4),
     actions_count=3,
     actions=[],

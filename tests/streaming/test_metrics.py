@@ -36,7 +36,7 @@ def new_metrics() -> Metrics:
         candidate_outcomes=("acted", "cooldown", "budget"),
         calm_outcomes=("below-threshold",),
         result_outcomes=("succeeded", "failed"),
-        split_outcomes=("acted", "one-topic", "namespace-full"),
+        split_outcomes=("acted", "dominant-topic", "namespace-full"),
         finding_kinds=("hot-partition",),
     )
     return Metrics(known, version="0.1.0", pyspark_version="4.2.0")
@@ -106,7 +106,7 @@ UNLOAD, SPLIT = {"kind": "unload"}, {"kind": "split"}
         ("examined_total", FIRED | {"outcome": "hit-count"}, 1),
         ("candidates_total", FIRED | {"outcome": "cooldown"}, 5),
         ("candidates_total", FIRED | {"outcome": "budget"}, 0),
-        ("candidates_total", SPLITS | {"outcome": "one-topic"}, 3),
+        ("candidates_total", SPLITS | {"outcome": "dominant-topic"}, 3),
         ("candidates_total", SPLITS | {"outcome": "namespace-full"}, 0),
         ("actions_published_total", UNLOAD | {"dry_run": "false"}, 2),
         ("actions_published_total", SPLIT | {"dry_run": "false"}, 1),
@@ -182,7 +182,7 @@ def test_counters_add_up_and_the_numbers_in_an_outcome_do_not_become_series():
 
 
 def judged(
-    source: str, *, before: float, expected: float, seen: float | None, outcome: str = "good"
+    source: str, *, before: float, expected: float, seen: float | None, outcome: str = "effective"
 ) -> JudgedRow:
     loads = {"before": before, "expected": expected, "seen": seen}
     sides = {
@@ -221,7 +221,7 @@ HITLESS = changed(
 JUDGED = changed(
     judged=Section(
         count=4,
-        outcomes={"good": 3, "ineffective": 1},
+        outcomes={"effective": 3, "ineffective": 1},
         heaviest=[
             judged("b1", before=100.0, expected=70.0, seen=75.0),
             judged("b1", before=90.0, expected=70.0, seen=75.0),

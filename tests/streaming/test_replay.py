@@ -361,9 +361,9 @@ def split_story(max_messages_per_s: float) -> tuple[list[Event], list[Event]]:
 def test_in_the_surge_the_hot_bundle_is_not_split_but_the_topic_that_carries_it_named():
     splits, summaries = split_story(1000)
     rows = [row for summary in summaries for row in summary["splits"]["heaviest"]]
-    shown = {row["detail"] for row in rows if row["outcome"] == "one-topic"}
+    shown = {row["detail"] for row in rows if row["outcome"] == "dominant-topic"}
     assert splits == []
-    assert {row["outcome"] for row in rows} == {"no-topic-stats", "one-topic"}
+    assert {row["outcome"] for row in rows} == {"no-topic-stats", "dominant-topic"}
     assert shown == {detail for detail in shown if detail.startswith(f"{HOT_TOPIC} carries 9")}
     assert shown
 

@@ -409,7 +409,14 @@ def test_the_newest_summary_of_each_cluster_counts_unless_its_controller_was_rep
 
 def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
     judged = JudgedRow(
-        id="a0", kind="unload", bundle="t/n/b", outcome="good", brokers={}, before={}, expected={}, seen={}
+        id="a0",
+        kind="unload",
+        bundle="t/n/b",
+        outcome="effective",
+        brokers={},
+        before={},
+        expected={},
+        seen={},
     )
     pair = msgspec.structs.replace(PAIR, evidence={"needed_hit_count": 8, "to_move_bytes_per_s": -3.5})
     text = round_text(
@@ -426,7 +433,7 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
     for expected in (
         "  b1 with b2  hit-count 3/8  needed_hit_count 8, to_move_bytes_per_s 0\n",
         "Bundles of the brokers that fired: 2 acted, 5 cooldown\n  and 7 more, counted above\n",
-        "Earlier actions that were judged: 1 shown\n  unload t/n/b  good  a0\n",
+        "Earlier actions that were judged: 1 shown\n  unload t/n/b  effective  a0\n",
         "  hot-partition  t/n/orders  add partitions\n",
         "Actions of the round: a1 and 2 more\n",
     ):

@@ -83,8 +83,8 @@ OUTCOME_TEXTS: Final[Mapping[str, OutcomeText]] = {
     ),
     "promises-failed": OutcomeText(
         meaning="most of the last unloads did not help as they should have",
-        advice="see the finding `failed-promises`, and the [runbook](../run/runbooks/promises-failed.md)",
-        remedy="unloads have to help again, see the finding failed-promises, or: `trimtab resume`",
+        advice="see the finding `promises-failed`, and the [runbook](../run/runbooks/promises-failed.md)",
+        remedy="unloads have to help again, see the finding promises-failed, or: `trimtab resume`",
         is_hold=True,
     ),
 }

@@ -123,7 +123,7 @@ def test_the_memory_passed_in_is_not_changed() -> None:
         pytest.param(replace(HOT, topics=None), "no-topic-stats", id="topics not known"),
         pytest.param(
             replace(HOT, topics={"hot": Topic(5, 36000.0), "cool": Topic(6, 4000.0)}),
-            "one-topic",
+            "dominant-topic",
             id="one topic carries nine tenths",
         ),
         pytest.param(
@@ -170,7 +170,7 @@ def test_by_throughput_the_topic_with_most_bytes_is_named() -> None:
     topics = {"small": Topic(3, 1.0, 9e9), "hot": Topic(5, 90.0)}
     snapshot = Cluster({A: Load(bytes_per_s=9e9, topics=topics)}).snapshot()
     plan, _ = split(snapshot, no_hits(snapshot), AT_ONCE)
-    assert outcomes(snapshot, plan) == {A: "one-topic"}
+    assert outcomes(snapshot, plan) == {A: "dominant-topic"}
     assert snapshot.topic_table.names[plan.examined.heaviest_topic[0]] == "small"
 
 

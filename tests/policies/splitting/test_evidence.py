@@ -49,14 +49,14 @@ def of(topics: Topics, *, sessions_count: int | None = None) -> Load:
 
 def test_a_bundle_whose_clients_are_those_of_one_topic_is_not_cut_and_the_topic_is_named() -> None:
     outcome, boundaries, plan, snapshot = decide(of(ten(heavy=Topic(0, 10.0, 1000.0, 40_000))))
-    assert (outcome, boundaries) == ("one-topic", ())
+    assert (outcome, boundaries) == ("dominant-topic", ())
     assert snapshot.topic_table.names[plan.examined.heaviest_topic[0]] == f"t{HEAVY}"
 
 
 @pytest.mark.parametrize("measure", ["messages_per_s", "bytes_per_s", "sessions"])
 def test_one_topic_is_named_alike_whatever_it_has_too_much_of(measure: str) -> None:
     heavy = replace(Topic(0, 10.0, 1000.0, 4), **{measure: 10**9})
-    assert decide(of(ten(heavy=heavy)))[0] == "one-topic"
+    assert decide(of(ten(heavy=heavy)))[0] == "dominant-topic"
 
 
 def test_where_clients_are_known_by_topic_every_part_gets_below_seven_tenths_of_the_limit() -> None:
@@ -90,7 +90,7 @@ def test_where_clients_are_not_known_the_topic_with_most_traffic_is_cut_off(
 @pytest.mark.parametrize(
     ("known", "outcome"),
     [
-        pytest.param(8001, "one-topic", id="four fifths are those of one topic"),
+        pytest.param(8001, "dominant-topic", id="four fifths are those of one topic"),
         pytest.param(7900, "acted", id="of more than a fifth it is not known whose they are"),
     ],
 )

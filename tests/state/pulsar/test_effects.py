@@ -91,13 +91,13 @@ def judged(found: Run) -> list[dict[str, int]]:
 @pytest.mark.parametrize(
     ("rounds", "expected"),
     [
-        ([MOVED], [{"good": 1}]),
-        ([{"b1": [OTHER], "b2": [COLD], "b3": [HOT]}], [{"good": 1}]),
-        ([{"b1": [OTHER], "b2": [COLD], "b3": []}], [{"good": 1}]),
-        ([{"b1": [HOT, OTHER], "b2": [COLD, HOT], "b3": []}], [{"good": 1}]),
-        ([{"b2": [COLD, HOT], "b3": []}], [{"good": 1}]),
+        ([MOVED], [{"effective": 1}]),
+        ([{"b1": [OTHER], "b2": [COLD], "b3": [HOT]}], [{"effective": 1}]),
+        ([{"b1": [OTHER], "b2": [COLD], "b3": []}], [{"effective": 1}]),
+        ([{"b1": [HOT, OTHER], "b2": [COLD, HOT], "b3": []}], [{"effective": 1}]),
+        ([{"b2": [COLD, HOT], "b3": []}], [{"effective": 1}]),
         ([{"b2": [COLD], "b3": []}] * 2, [{}, {}]),
-        ([BEFORE, MOVED], [{}, {"good": 1}]),
+        ([BEFORE, MOVED], [{}, {"effective": 1}]),
         ([BEFORE, BEFORE, BEFORE], [{}, {}, {"ineffective": 1}]),
         ([BEFORE, {"b2": [COLD], "b3": []}, BEFORE, BEFORE], [{}, {}, {}, {"ineffective": 1}]),
         ([BEFORE, BEFORE, BEFORE, MOVED], [{}, {}, {"ineffective": 1}, {"ineffective": 1}]),
@@ -124,9 +124,9 @@ def test_an_unload_is_good_once_the_owner_is_another(
 @pytest.mark.parametrize(
     ("rounds", "expected"),
     [
-        ([CUT], [{"good": 1}]),
-        ([{"b1": [OTHER], "b2": [COLD, RIGHT], "b3": []}], [{"good": 1}]),
-        ([{"b1": [HOT, LEFT, OTHER], "b2": [COLD], "b3": []}, CUT], [{}, {"good": 1}]),
+        ([CUT], [{"effective": 1}]),
+        ([{"b1": [OTHER], "b2": [COLD, RIGHT], "b3": []}], [{"effective": 1}]),
+        ([{"b1": [HOT, LEFT, OTHER], "b2": [COLD], "b3": []}, CUT], [{}, {"effective": 1}]),
         ([{"b1": [OTHER], "b2": [COLD], "b3": []}] * 4, [{}, {}, {}, {}]),
         ([BEFORE, BEFORE, BEFORE], [{}, {}, {"ineffective": 1}]),
     ],
@@ -151,7 +151,7 @@ def test_the_summary_of_the_judging_round_shows_the_load_expected_and_seen():
     assert [summary.get("judged", {}).get("outcomes") for summary in summaries] == [
         None,
         None,
-        {"good": 1},
+        {"effective": 1},
         None,
     ]
     (row,) = summaries[2]["judged"]["heaviest"]
@@ -179,7 +179,7 @@ def test_a_failed_unload_and_a_split_show_how_they_ended_and_no_load():
     failed = after([BEFORE], outcome="failed").summaries[1]["judged"]["heaviest"][0]
     assert (failed["outcome"], failed["expected"], failed["seen"]) == ("failed", {}, {})
     cut = after([CUT], pulsar=SPLITTING).summaries[1]["judged"]["heaviest"][0]
-    assert (cut["kind"], cut["outcome"]) == ("split", "good")
+    assert (cut["kind"], cut["outcome"]) == ("split", "effective")
     assert [cut[name] for name in ("brokers", "before", "expected", "seen")] == [{}] * 4
 
 
@@ -242,7 +242,7 @@ def test_an_ineffective_bundle_is_left_alone_for_as_long_as_the_setting_says(res
 
 def test_what_succeeded_is_taken_for_good_where_nobody_looks_after_it():
     pulsar = UNLOADING | {"guards": {"ineffective_after_rounds": 0}}
-    assert judged(after([BEFORE, BEFORE], pulsar=pulsar)) == [{"good": 1}] * 2
+    assert judged(after([BEFORE, BEFORE], pulsar=pulsar)) == [{"effective": 1}] * 2
 
 
 def test_an_unload_that_landed_elsewhere_is_good_and_is_told():

@@ -278,7 +278,7 @@ def test_a_failing_cluster_never_acts_and_only_a_person_ends_it(trace: list[Even
     trace = with_results(trace, JUDGING, outcomes)
     summaries = run([trace], JUDGING).summaries
     for before, summary in zip([None, *summaries], summaries, strict=False):
-        bad = sum(count for name, count in summary["last_actions"].items() if name != "good")
+        bad = sum(count for name, count in summary["last_actions"].items() if name != "effective")
         assert sum(summary["last_actions"].values()) <= 10
         kinds = {"failing_since": "candidates", "splits_failing_since": "splits"}
         for since, table in kinds.items():
@@ -291,7 +291,7 @@ def test_a_failing_cluster_never_acts_and_only_a_person_ends_it(trace: list[Even
         assert bad == 0 or held_count
 
 
-HELD_AND_RESUMED = {"resumed", "good", "failed", "ineffective", "failing", "split failing"}
+HELD_AND_RESUMED = {"resumed", "effective", "failed", "ineffective", "failing", "split failing"}
 
 
 def test_the_traces_have_failing_clusters_that_are_resumed_and_ineffective_actions():

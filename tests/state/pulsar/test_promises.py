@@ -153,7 +153,7 @@ def test_a_finding_names_the_policy_once_most_of_five_or_more_promises_failed(
     kept: int, failed: int, *, is_found: bool
 ) -> None:
     found = find_failed_promises(summary(kept=kept, failed=failed), "avg-shedder")
-    assert [(each.kind, each.subject) for each in found] == [("failed-promises", "avg-shedder")] * is_found
+    assert [(each.kind, each.subject) for each in found] == [("promises-failed", "avg-shedder")] * is_found
     if found:
         assert f"{failed} of the last {kept + failed} unloads" in found[0].advice
         assert "mean gain 0.5 points, expected 8.0" in found[0].advice

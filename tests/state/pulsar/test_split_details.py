@@ -495,4 +495,4 @@ def test_once_the_clients_are_known_by_topic_the_part_that_kept_them_is_judged_b
     assert broker.findings() == set()
     broker.tells_sessions = True
     broker.play(40)
-    assert (broker.bundles, broker.findings()) == (parts, {("one-topic", SESSION_TOPICS[3])})
+    assert (broker.bundles, broker.findings()) == (parts, {("dominant-topic", SESSION_TOPICS[3])})

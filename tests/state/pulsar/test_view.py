@@ -163,11 +163,11 @@ def past(*decisions: Decision, end_ms: int) -> RoundView:
 
 def test_a_judged_unload_shows_its_brokers_and_the_load_expected_and_seen() -> None:
     moved = decision("a", traffic=Traffic(40.0, 4.0), before=BEFORE)
-    end_watch(moved, Verdict("good", 4000, "b2", 1, expected=AFTER, seen={"source": Traffic(70.0, 7.0)}))
+    end_watch(moved, Verdict("effective", 4000, "b2", 1, expected=AFTER, seen={"source": Traffic(70.0, 7.0)}))
     assert past(moved, end_ms=10_000).judged() == [
         JudgedAction(
             kind="unload",
-            outcome="good",
+            outcome="effective",
             age_s=6.0,
             brokers={"source": "b1", "destination": "b2"},
             before=BEFORE,
@@ -180,7 +180,7 @@ def test_a_judged_unload_shows_its_brokers_and_the_load_expected_and_seen() -> N
 @pytest.mark.parametrize(("checked_ms", "expected"), [(10_001, "failed"), (10_000, None)])
 def test_a_promise_counts_for_an_hour_after_it_was_checked(checked_ms: int, expected: str | None) -> None:
     moved = decision("a", promise=CheckedPromise(checked_ms, "failed"))
-    end_watch(moved, Verdict("good", 4000, "b2", 1))
+    end_watch(moved, Verdict("effective", 4000, "b2", 1))
     assert [each.promise for each in past(moved, end_ms=10_000 + HOUR_MS).judged()] == [expected]
 
 
