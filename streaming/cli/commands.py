@@ -3,6 +3,7 @@
 Nothing here loads Spark or a broker's client; a command does when it needs them.
 """
 
+import platform
 import threading
 from importlib import import_module
 from typing import NamedTuple
@@ -125,8 +126,23 @@ class _Commands(click.Group):
                 formatter.write_dl([(name, place.summary) for name, place in group.items()])
 
 
+def _show_versions(ctx: click.Context) -> None:
+    from importlib.metadata import version  # noqa: PLC0415  what only this option needs
+
+    works_with = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "kafka-python", "pulsar-client"))
+    click.echo(f"trimtab, version {version('trimtab')} ({works_with}, Python {platform.python_version()})")
+    ctx.exit()
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)
-@click.version_option(package_name="trimtab", prog_name="trimtab")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, _, is_asked: _show_versions(ctx) if is_asked else None,
+    help="Show the version, and those of Spark, the clients and Python.",
+)
 def main() -> None:
     """Keep Pulsar clusters balanced and the copies of Kafka within bounds, calmly, and say why.
 

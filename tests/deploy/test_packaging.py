@@ -1,15 +1,19 @@
-"""The container's recipe, the compose file and the units for systemd: what they name is pinned and there, and what they run may do little."""
+"""The package, the container's recipe, the compose file and the units for systemd: what they name is pinned and there, and what they run may do little."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
+import tarfile
 import tomllib
 from collections.abc import Iterator
 from configparser import ConfigParser
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 import yaml
@@ -263,3 +267,65 @@ def test_the_page_says_of_every_exit_code_what_becomes_of_it_under_systemd():
     assert set(rows) == codes
     assert {code for code, row in rows.items() if row[2] == "stays down"} == {exits.OK, *FINAL}
     assert {code for code, row in rows.items() if row[2] == "is restarted"} == {exits.FAILED, UNREACHABLE}
+
+
+PACKAGES = {"policies", "state", "streaming"}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Path]]:
+    """The package, built twice: by ``sdist`` and ``wheel`` the two files."""
+    found = []
+    for _ in range(2):
+        folder = tmp_path_factory.mktemp("dist")
+        build = [sys.executable, "-m", "uv", "build", "--quiet", "--out-dir", str(folder), str(ROOT)]
+        done = subprocess.run(
+            build,
+            env=os.environ | {"SOURCE_DATE_EPOCH": "1700000000"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+        found.append({"sdist": sdist, "wheel": wheel})
+    return found
+
+
+@pytest.mark.parametrize("kind", ["sdist", "wheel"])
+def test_the_package_is_built_of_the_same_bytes_each_time(built: list[dict[str, Path]], kind: str):
+    first, second = (each[kind].read_bytes() for each in built)
+    assert first == second
+
+
+def test_the_wheel_is_what_runs_with_its_types_and_licence_and_nothing_else(built: list[dict[str, Path]]):
+    names = set(ZipFile(built[0]["wheel"]).namelist())
+    tops = {name.partition("/")[0] for name in names}
+    (about,) = tops - PACKAGES
+    assert about.endswith(".dist-info")
+    assert {f"{package}/py.typed" for package in PACKAGES} <= names
+    assert {f"{about}/licenses/LICENSE", "streaming/spark/locks/spark-connector.lock"} <= names
+    in_clone = {str(path.relative_to(ROOT)) for top in PACKAGES for path in (ROOT / top).rglob("*.py")}
+    assert in_clone == {name for name in names if name.endswith(".py")}
+
+
+def test_the_source_package_is_what_the_wheel_is_built_of(built: list[dict[str, Path]]):
+    with tarfile.open(built[0]["sdist"]) as archive:
+        names = {Path(*Path(name).parts[1:]) for name in archive.getnames()}
+    assert {name.parts[0] for name in names} == PACKAGES | {
+        ".gitignore",
+        "CHANGELOG.md",
+        "LICENSE",
+        "PKG-INFO",
+        "README.md",
+        "pyproject.toml",
+    }
+
+
+def test_a_spark_that_leaks_sockets_is_not_installed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (pinned,) = (line for line in project["project"]["dependencies"] if line.startswith("pyspark"))
+    assert pinned == "pyspark>=4.2.1,<4.3", "4.2.0 leaks one for each task of the Python state server"
+    for lock in (LOCK, RUNTIME_LOCK):
+        (version,) = re.findall(r"^pyspark==(\d+)\.(\d+)\.(\d+)", lock, re.MULTILINE)
+        assert (4, 2, 1) <= tuple(map(int, version)) < (4, 3)

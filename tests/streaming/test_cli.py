@@ -70,6 +70,13 @@ def test_a_group_says_of_each_of_its_commands_what_it_is_for_in_one_line(name: s
     assert "..." not in message.split("Commands:\n")[1]
 
 
+def test_its_version_comes_with_those_of_what_it_works_with():
+    said = CliRunner().invoke(main, ["--version"])
+    names = r"pyspark \S+, kafka-python \S+, pulsar-client \S+, Python \S+"
+    assert re.fullmatch(rf"trimtab, version \S+ \({names}\)\n", said.output)
+    assert said.exit_code == exits.OK
+
+
 def test_a_name_that_is_no_command_is_refused_as_wrong_use():
     done = CliRunner().invoke(main, ["explode"])
     assert done.exit_code == 2
