@@ -121,9 +121,9 @@ class BrokerLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether it takes no part: excluded by the settings, under maintenance, or drained."""
     group: str | None
     """Isolation policy it is primary in; null: the default group."""
-    gives_none: str | None = None
+    gives_none_reason: str | None = None
     """Why balancing moves no bundle away from it now, for a person; left out where nothing but a hold of the whole round would keep it."""
-    receives_none: str | None = None
+    receives_none_reason: str | None = None
     """Why balancing moves no bundle to it now, for a person; left out likewise."""
 
 

@@ -52,8 +52,8 @@ def broker_rows(context: RoundContext, table: PolicyView, mask_codes: Codes) -> 
             resting_count=int(counts[place, [masks.COOLDOWN, masks.NOT_CONFIRMED]].sum()),
             excluded=not bool(loads.included[row]),
             group=groups[place],
-            gives_none=standing.gives_none(name, float(loads.usage_ratio[row]), counts[place]),
-            receives_none=standing.receives_none(name),
+            gives_none_reason=standing.gives_none_reason(name, float(loads.usage_ratio[row]), counts[place]),
+            receives_none_reason=standing.receives_none_reason(name),
         )
         for place, (row, name) in enumerate(zip(order.tolist(), names, strict=True))
     ]
@@ -108,7 +108,7 @@ class _Standing:
         found: Ints = self.mask_counts[match(self.context.fleet.brokers, names)]
         return found
 
-    def gives_none(self, name: str, usage_ratio: float, counts: Ints) -> str | None:
+    def gives_none_reason(self, name: str, usage_ratio: float, counts: Ints) -> str | None:
         """Why no bundle of a broker may leave; one that is drained may give all that it has."""
         count = int(counts.sum())
         if name in self.context.closing.overlay.drained_brokers and count:
@@ -123,7 +123,7 @@ class _Standing:
         calm = self.calm.hold_of(usage_ratio)
         return held or (None if calm is None else calm.detail)
 
-    def receives_none(self, name: str) -> str | None:
+    def receives_none_reason(self, name: str) -> str | None:
         """Why no bundle may move to a broker; what holds balancing does not hold the bundles of drained brokers."""
         kept = self._taken_out(name)
         if kept is None and (kept := self._kept(name)) and self.context.closing.overlay.drained_brokers:

@@ -47,11 +47,11 @@ def silent_brokers(data: RoundSummary) -> dict[str, str]:
     return found
 
 
-def standing_text(gives_none: str | None, receives_none: str | None) -> str:
+def standing_text(gives_none_reason: str | None, receives_none_reason: str | None) -> str:
     """Why a broker gives or receives no bundle; empty if it may do both."""
-    if gives_none is not None and gives_none == receives_none:
-        return f"gives and receives none: {gives_none}"
-    parts = (("gives", gives_none), ("receives", receives_none))
+    if gives_none_reason is not None and gives_none_reason == receives_none_reason:
+        return f"gives and receives none: {gives_none_reason}"
+    parts = (("gives", gives_none_reason), ("receives", receives_none_reason))
     return "; ".join(f"{what} none: {why}" for what, why in parts if why is not None)
 
 
@@ -80,7 +80,7 @@ def _cells(row: dict[str, Any], data: RoundSummary) -> tuple[str, ...]:  # noqa:
     measured.sort(reverse=True)
     rests = f", {row['resting_count']} rest" if row["resting_count"] else ""
     group = [] if row["group"] is None else [f"group {row['group']}"]
-    standing = standing_text(row["gives_none"], row["receives_none"])
+    standing = standing_text(row["gives_none_reason"], row["receives_none_reason"])
     return (
         row["broker"],
         f"{row['usage_points']:.1f} %" if measured else _UNKNOWN,

@@ -277,7 +277,7 @@ def _round_lines(data: RoundSummary) -> Iterator[str]:
             f"{name} {value_text(value)}" for name, value in load.resources.items() if value != "not-measured"
         )
         mean = "" if data.usage is None else f", the mean is {data.usage.mean_points:.1f}"
-        standing = standing_text(load.gives_none, load.receives_none)
+        standing = standing_text(load.gives_none_reason, load.receives_none_reason)
         parts = [
             ", ".join(measured),
             counted(load.bundles_count, "bundle"),

@@ -385,7 +385,7 @@ def status_text(status: ClusterStatus) -> str:
         ("mode", _mode(data)),
         ("settings", _settings(data)),
         ("brokers", [_brokers(data)]),
-        ("beside", _describe_other_balancers(data.other_balancers)),
+        ("balancers", _describe_other_balancers(data.other_balancers)),
         ("round", [outcome_text(data)]),
         ("nearest", [f"{examined_text(row)}: {row.detail}" for row in status.nearest]),
         ("in flight", _in_flight(data.in_flight)),

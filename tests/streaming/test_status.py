@@ -183,11 +183,11 @@ def test_a_broker_paired_with_itself_is_near_nothing():
         (
             {"other_balancers": others(shedding=["b1", "b2"], unknown=["b3"])},
             (
-                "  beside      Pulsar's own shedding is on at b1, b2\n"
+                "  balancers   Pulsar's own shedding is on at b1, b2\n"
                 "              whether Pulsar balances is not known at b3\n"
             ),
         ),
-        ({"other_balancers": others(splitting=["b1"])}, "  beside      Pulsar's own splitting is on at b1\n"),
+        ({"other_balancers": others(splitting=["b1"])}, "  balancers   Pulsar's own splitting is on at b1\n"),
         ({"brokers_missing": ["b4"], "brokers_missing_count": 3}, "3 reporting, missing b4 and 2 more"),
         (
             {"findings": Section(count=103, outcomes={"hot-partition": 103}, heaviest=[HOT])},

@@ -48,8 +48,8 @@ AWAY = BrokerLoad(
     bundles_count=1,
     excluded=True,
     group=None,
-    gives_none="it is under maintenance",
-    receives_none="it is under maintenance",
+    gives_none_reason="it is under maintenance",
+    receives_none_reason="it is under maintenance",
 )
 ASKED: dict[str, Any] = {"since": "1970-01-01T00:00:00.000Z", "who": "ann", "why": "disk"}
 
@@ -108,10 +108,10 @@ def test_where_the_dry_run_counts_bundles_elsewhere_the_table_is_said_to_be_meas
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"gives_none": "x"}, "gives none: x"),
-        ({"receives_none": "y"}, "receives none: y"),
-        ({"gives_none": "x", "receives_none": "y"}, "gives none: x; receives none: y"),
-        ({"gives_none": "x", "receives_none": "x"}, "gives and receives none: x"),
+        ({"gives_none_reason": "x"}, "gives none: x"),
+        ({"receives_none_reason": "y"}, "receives none: y"),
+        ({"gives_none_reason": "x", "receives_none_reason": "y"}, "gives none: x; receives none: y"),
+        ({"gives_none_reason": "x", "receives_none_reason": "x"}, "gives and receives none: x"),
     ],
 )
 def test_a_row_says_why_the_broker_gives_or_receives_none(changes: dict[str, str], said: str) -> None:
@@ -177,7 +177,7 @@ def test_a_program_gets_every_number_and_null_for_what_is_not_known() -> None:
         1_000_000,
         11,
     )
-    assert (busy["gives_none"], away["gives_none"]) == (None, "it is under maintenance")
+    assert (busy["gives_none_reason"], away["gives_none_reason"]) == (None, "it is under maintenance")
     assert (away["in_messages_per_s"], away["out_messages_per_s"], away["resting_count"]) == (None, None, 0)
 
 

@@ -55,7 +55,7 @@ OUTCOME_TEXTS: Final[Mapping[str, OutcomeText]] = {
         meaning="its level is within the acceptable spread",
         remedy="its broker has to be further above the least used one than the acceptable spread",
     ),
-    "receives": OutcomeText(
+    "receiving": OutcomeText(
         meaning="bundles of hotter brokers go there in this round",
         remedy="its broker takes bundles of hotter brokers in this round",
     ),
@@ -97,7 +97,7 @@ class Outcome(Code):
     """What became of a row that was examined."""
 
     FIRED = 0
-    RECEIVES = 1
+    RECEIVING = 1
     WITHIN_SPREAD = 2
     NOT_SURE = 3
     NO_BETTER_PLACE = 4
@@ -251,7 +251,7 @@ def _examine(
     outcome[~stands_out] = Outcome.WITHIN_SPREAD
     low = np.where(spread.cold == np.arange(count), NOBODY, spread.cold)
     for move in reversed(found.moves):
-        outcome[move.destination] = Outcome.RECEIVES
+        outcome[move.destination] = Outcome.RECEIVING
         low[move.source] = move.destination
     outcome[[move.source for move in found.moves]] = Outcome.FIRED
     columns = {
@@ -398,7 +398,7 @@ POLICY: Final = SheddingPolicy(
     settle=settle,
     outcomes=OUTCOMES,
     outcome_texts=OUTCOME_TEXTS,
-    calm_outcomes=("within-spread", "receives"),
+    calm_outcomes=("within-spread", "receiving"),
     triggers=TRIGGERS,
     sentences={TRIGGERS[1]: _describe_source},
     details={"not-sure": _describe_not_sure},

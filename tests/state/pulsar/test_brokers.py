@@ -52,7 +52,7 @@ def test_what_comes_in_is_not_known_where_no_bundle_shows_the_traffic_and_none_w
 def test_it_counts_the_bundles_that_rest_after_a_move() -> None:
     found = rows(COOLDOWN, OPEN, OPEN)
     assert [(row.bundles_count, row.resting_count) for row in found.values()] == [(2, 1), (1, 0)]
-    assert (found["b1"].gives_none, found["b2"].gives_none) == (None, ONLY_C)
+    assert (found["b1"].gives_none_reason, found["b2"].gives_none_reason) == (None, ONLY_C)
 
 
 @pytest.mark.parametrize(
@@ -120,19 +120,19 @@ def test_it_says_why_a_broker_may_not_give_or_receive(
     fields: dict[str, Any], gives: str | None, receives: str | None
 ) -> None:
     found = rows(**fields)["b1"]
-    assert (found.gives_none, found.receives_none) == (gives, receives)
+    assert (found.gives_none_reason, found.receives_none_reason) == (gives, receives)
 
 
 def test_bundles_of_a_drained_broker_may_come_whatever_holds_balancing() -> None:
     found = rows(unsettled=["b1"], overlay=ControlData(drained_brokers={"b2": WINDOW["b1"]}))
-    assert found["b1"].receives_none == f"{UNDER_WAY}; only bundles of drained brokers may come"
-    assert (found["b1"].gives_none, found["b2"].receives_none) == (UNDER_WAY, "it is drained")
+    assert found["b1"].receives_none_reason == f"{UNDER_WAY}; only bundles of drained brokers may come"
+    assert (found["b1"].gives_none_reason, found["b2"].receives_none_reason) == (UNDER_WAY, "it is drained")
 
 
 def test_where_no_bundle_may_move_it_counts_why() -> None:
     found = rows(COOLDOWN, ABSENT, OPEN)["b1"]
-    assert found.gives_none == "1 bundle is absent from the report of its owner, 1 rests after a move"
-    assert found.receives_none is None
+    assert found.gives_none_reason == "1 bundle is absent from the report of its owner, 1 rests after a move"
+    assert found.receives_none_reason is None
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_the_fleet_planner_leaves_a_broker_alone_that_measures_nothing(policy: s
     blind = load("b1", 470, bundles={A: 3.0, B: 1.0})
     blind.report.resources[:] = -1.0
     found = rows(reports=[blind, B2], settings=guarded(policy))["b1"]
-    assert (found.gives_none, found.receives_none) == (why, why)
+    assert (found.gives_none_reason, found.receives_none_reason) == (why, why)
 
 
 def test_the_hundred_heaviest_are_shown_first_those_of_equal_usage_by_name() -> None:
