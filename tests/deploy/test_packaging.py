@@ -278,9 +278,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Path]]:
     found = []
     for _ in range(2):
         folder = tmp_path_factory.mktemp("dist")
-        build = [sys.executable, "-m", "uv", "build", "--quiet", "--out-dir", str(folder), str(ROOT)]
+        here = ("--no-build-isolation", "--python", sys.executable, "--out-dir", str(folder), str(ROOT))
         done = subprocess.run(
-            build,
+            [sys.executable, "-m", "uv", "build", "--quiet", *here],
             env=os.environ | {"SOURCE_DATE_EPOCH": "1700000000"},
             capture_output=True,
             text=True,
