@@ -30,6 +30,7 @@ from py4j.protocol import Py4JError
 from pyspark import java_gateway
 from pyspark.sql import SparkSession
 
+from streaming.process.exits import Refused
 from streaming.process.logs import logs_stacks
 from streaming.settings import Settings
 from streaming.spark.jars import CONNECTOR_LOCK, ensure, find_java
@@ -65,6 +66,7 @@ _CONF = {
 _LOOPBACK = "127.0.0.1"
 """Where a driver without a cluster listens: no other machine needs to reach it."""
 SPARK_VERSION = pyspark.__version__
+_OLDEST_SPARK = (4, 2, 1)
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _PLAIN_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
@@ -97,7 +99,7 @@ class Start:
         self._is_cancelled = False
 
     def connect(self, settings: Settings) -> Session:
-        """Start or join Spark; raises ``streaming.spark.jars.JarError`` where the connector cannot be fetched."""
+        """Start or join Spark. Raises ``Refused`` for one that is too old, and ``jars.JarError`` where the connector cannot be fetched."""
         spark = settings.spark
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         master = spark.master or "local[*]"
@@ -119,7 +121,13 @@ class Start:
             ).result()  # in the main thread it would replace our handler of SIGINT
         accumulators: Any = made.sparkContext._accumulatorServer  # noqa: SLF001  it prints a traceback when the JVM goes first
         accumulators.handle_error = _log_lost_connection
-        return Session(made)
+        session = Session(made)
+        try:
+            require_version(made.version)
+        except Refused:
+            session.stop()
+            raise
+        return session
 
     def cancel(self) -> None:
         """End the JVM that is being started, if there is one; ``connect`` fails then."""
@@ -164,6 +172,17 @@ class Start:
 def _log_lost_connection(_request: object, _client: object) -> None:
     """Called in the thread that meets the error."""
     _LOG.info("the connection for the JVM's accumulators was lost: %r", sys.exc_info()[1])
+
+
+def require_version(version: str) -> None:
+    """Raises ``Refused`` for the version of a Spark that trimtab cannot run on for long, whoever started it."""
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    if found is None or tuple(map(int, found.groups())) < _OLDEST_SPARK:
+        oldest = ".".join(map(str, _OLDEST_SPARK))
+        raise Refused(
+            f"this is Spark {version}, which leaves a socket open for each task of a stateful query, until there are none left: "
+            f"run Spark {oldest} or newer"
+        )
 
 
 def require_java() -> None:
