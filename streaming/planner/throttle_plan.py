@@ -4,7 +4,7 @@
 each broker has to do, and when the move is done at each of the rates.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -251,15 +251,27 @@ def _draw_verdicts(plan: ThrottlePlan) -> Iterator[str]:
     if not plan.loads:
         return
     yield ""
-    without = [lack.partition for lack in plan.needs.lacking if "write_bytes_per_s" in lack.lacks]
+    lacking = _draw_lacking(plan)
     for title, rates in (("uniform", plan.uniform.plan), ("per broker", plan.per_broker)):
-        yield _verdict(title, rates, in_batches=plan.has_batches_that_end, without=without)
+        yield _verdict(title, rates, in_batches=plan.has_batches_that_end, lacking=lacking)
 
 
-def _verdict(title: str, plan: RatePlan, *, in_batches: bool, without: Sequence[str]) -> str:
-    """How a plan ends; ``without`` are partitions whose write rate is unknown."""
+def _draw_lacking(plan: ThrottlePlan) -> str:
+    """Whose write rates are unknown, and whose sizes where a deadline makes a rate of them."""
+    rates, sizes = (
+        [lack.partition for lack in plan.needs.lacking if key in lack.lacks]
+        for key in ("write_bytes_per_s", "log_size_bytes")
+    )
+    texts = [f"the write rate of {show(rates)} is unknown"] if rates else []
+    if sizes and plan.rule.deadline_s is not None:
+        texts.append(f"the deadline needs the size of {show(sizes)}, which is unknown")
+    return " and ".join(texts)
+
+
+def _verdict(title: str, plan: RatePlan, *, in_batches: bool, lacking: str) -> str:
+    """How a plan ends; ``lacking`` says why that is unknown, if it is."""
     if plan.feasible is None:
-        return f"{title}: unknown whether it ends, because the write rate of {show(without)} is unknown"
+        return f"{title}: unknown whether it ends, because {lacking}"
     if not plan.feasible and in_batches:
         return f"{title}: all at once it would never end, in the batches below it does"
     if not plan.feasible:

@@ -127,14 +127,31 @@ def test_what_is_unknown_has_no_number_and_is_named():
     assert any(each.startswith(warning) for each in found["warnings"])
 
 
-def test_a_table_says_whose_write_rate_is_missing_and_how_to_give_it():
-    rows = [{**GOOD, "write_bytes_per_s": None}, {**GOOD, "partition": 1}]
-    shown = plan(rows, "--format", "table")
+NO_RATE = {**GOOD, "write_bytes_per_s": None}
+NO_SIZE = {**GOOD, "partition": 1, "log_size_bytes": None}
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "why"),
+    [
+        ([NO_RATE], [], "the write rate of t-0 is unknown"),
+        ([NO_RATE, NO_SIZE], [], "the write rate of t-0 is unknown"),
+        ([NO_SIZE], ["--deadline", "7200"], "the deadline needs the size of t-1, which is unknown"),
+        (
+            [NO_RATE, NO_SIZE],
+            ["--deadline", "7200"],
+            "the write rate of t-0 is unknown and the deadline needs the size of t-1, which is unknown",
+        ),
+    ],
+    ids=["a rate", "a size that nothing needs", "a size", "both"],
+)
+def test_a_table_says_what_is_missing_of_which_partition_and_how_to_give_it(
+    rows: list[dict[str, object]], options: list[str], why: str
+):
+    shown = plan([*rows, {**GOOD, "partition": 2}], "--format", "table", *options)
     assert shown.exit_code == 0
-    assert (
-        "uniform: unknown whether it ends, because the write rate of t-0 is unknown\nper broker: unknown"
-        in shown.stdout
-    )
+    for title in ("uniform", "per broker"):
+        assert f"{title}: unknown whether it ends, because {why}\n" in shown.stdout
     assert "or let them be read from the cluster with --bootstrap or --cluster\n" in shown.stdout
 
 
