@@ -299,13 +299,18 @@ def _draw_batches(plan: ThrottlePlan) -> Iterator[str]:
         some = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004
         yield (
             f"batch {number}: minimum {rate_text(batch.plan.min_bytes_per_s)}, rate {rate_text(batch.plan.rate_bytes_per_s)}, "
-            f"takes {duration(batch.plan.plan.total_s)}: {some}"
+            f"{_takes(batch.plan.plan.total_s, ends=batch.plan.plan.feasible)}: {some}"
         )
     at_cap = plan.batches.total_at_cap_s
     capped = "" if at_cap is None else f" ({duration(at_cap)} with each at the cap)"
     uniform = plan.uniform.plan
-    at_once = "never ends" if uniform.feasible is False else f"takes {duration(uniform.total_s)}"
+    all_end = all(batch.plan.plan.feasible is not False for batch in plan.batches.batches)
     yield (
-        f"one batch after the other takes {duration(plan.batches.total_s)}{capped}; "
-        f"all at once {at_once} at {rate_text(plan.uniform.rate_bytes_per_s)}"
+        f"one batch after the other {_takes(plan.batches.total_s, ends=all_end)}{capped}; "
+        f"all at once {_takes(uniform.total_s, ends=uniform.feasible)} at {rate_text(plan.uniform.rate_bytes_per_s)}"
     )
+
+
+def _takes(seconds: float | None, *, ends: bool | None) -> str:
+    """How long something takes, unless it is known that it never ends."""
+    return "never ends" if ends is False else f"takes {duration(seconds)}"

@@ -92,6 +92,13 @@ def test_batches_of_which_one_never_ends_are_exit_code_3():
     result = plan(WORKED, "--cap", "7000000", "--batches", "auto", "--format", "table")
     assert result.exit_code == 3
     assert "uniform: INFEASIBLE, it would never end" in result.stdout
+    assert "batch 1: minimum 18.0 MB/s, rate 7.0 MB/s, never ends: " in result.stdout
+    assert "\none batch after the other never ends; all at once never ends at 7.0 MB/s\n" in result.stdout
+
+
+def test_batches_of_unknown_size_take_an_unknown_time():
+    shown = plan([{**GOOD, "log_size_bytes": None}], "--batches", "1", "--format", "table").stdout
+    assert "rate 9.6 MB/s, takes ?: t-0\none batch after the other takes ?; " in shown
 
 
 def test_what_only_reorders_or_removes_needs_no_throttle():
