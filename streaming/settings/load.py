@@ -355,7 +355,7 @@ def _kind_below(kind: Any, name: str) -> Any:
 
 
 def _suggestion(name: str, section: type, path: Path) -> str:
-    """The nearest known name: of this table, else anywhere; below a cluster and in an overlay only of ``pulsar.*`` and ``kafka.*``."""
+    """The nearest known name: of this table, else in any other; below a cluster and in an overlay only of ``pulsar.*`` and ``kafka.*``."""
     known, elsewhere = members(section), known_keys()
     if path[:1] == ("clusters",):
         prefix = dotted(path[:2])
@@ -364,6 +364,8 @@ def _suggestion(name: str, section: type, path: Path) -> str:
         )
     elif not path:
         elsewhere = tuple(key for key in elsewhere if key.partition(".")[0] in known)
+    else:
+        elsewhere = tuple(key for key in elsewhere if "." in key)
     return suggest_nearest(name, known, elsewhere=elsewhere)
 
 

@@ -24,6 +24,8 @@ WRONG = [
         "pulsar.length_s: unknown setting; did you mean pulsar.rounds.length_s?"),
     ("an unknown section names the nearest", "[pulsr]\n",
         "pulsr: unknown setting; did you mean pulsar?"),
+    ("a section below another is never said to be one of the outermost", "[input.kafka]\nsecurity = 1",
+        "input.kafka: unknown setting; known here: pulsar, security, url"),
     ("a key like no other is told what there is", "[metrics]\nzzz = 1",
         "metrics.zzz: unknown setting; known here: collector_port, executor_port, host, port"),
     ("a misspelt key of a cluster's section names the nearest",
