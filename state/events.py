@@ -386,6 +386,8 @@ class Rejection:
     reason: RejectReason
     detail: str
     """At most ``MAX_DETAIL_CHARACTERS``; a longer one is cut."""
+    type: str | None = None
+    """CloudEvents type of the record; None where it has none that is known."""
 
     def __post_init__(self) -> None:
         if len(self.detail) > MAX_DETAIL_CHARACTERS:

@@ -4,6 +4,7 @@ Nothing here raises for a bad record. The good path is one typed decode; only a 
 again (``diagnose``) to name what is wrong.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -46,6 +47,7 @@ from streaming.contract.messages import (
     ReassignmentMessage,
     TickMessage,
     TopicStatsMessage,
+    type_of,
 )
 from streaming.contract.pulsar import facts_of, local_report, published_report, topic_traffic
 from streaming.contract.refusal import Refusal
@@ -79,12 +81,12 @@ def decode(
         return *diagnose(value, key, error), None
     if key is not None and key != message.cluster:
         detail = f"the record's key is {key[:SHOWN_CHARACTERS]!r}, its cluster {message.cluster!r}: they must be equal"
-        return "", Rejection(reason="cluster-mismatch", detail=detail), None
+        return "", Rejection(reason="cluster-mismatch", detail=detail, type=type_of(type(message))), None
     try:
         _check_attributes(message)
         event = _common_event(message) if isinstance(message, CommonMessage) else _system_event(message)
     except Refusal as refused:
-        return message.cluster, refused.rejection, None
+        return message.cluster, replace(refused.rejection, type=type_of(type(message))), None
     return message.cluster, event, None if message.recordedtime is None else epoch_ms(message.recordedtime)
 
 

@@ -62,7 +62,8 @@ def diagnose(value: bytes, key: str | None, error: Exception) -> tuple[str, Reje
     if reason is None:
         reason, detail = "bad-data", f"{event['type']}: {str(error)[:SHOWN_CHARACTERS]}"
     has_cluster = next(_cluster_problems(event, key), None) is None
-    return event["cluster"] if has_cluster else "", Rejection(reason=reason, detail=detail)
+    known = next((name for name in _KNOWN_TYPES if name == event.get("type")), None)
+    return event["cluster"] if has_cluster else "", Rejection(reason=reason, detail=detail, type=known)
 
 
 def _reject_text(detail: str) -> tuple[str, Rejection]:

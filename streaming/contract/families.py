@@ -87,7 +87,14 @@ UNLOADS_REPEATED = _counter(
     "cluster",
     "source",
 )
-EVENTS = _counter("events", "Input events.", "cluster", "type", "outcome")
+EVENTS = _counter(
+    "events",
+    "Input events, each under the cluster that its record's key names, even if the record is rejected because it names another or none; "
+    "empty: no cluster of that name has series. Type `unknown`: the record's type is missing, or none of trimtab's.",
+    "cluster",
+    "type",
+    "outcome",
+)
 
 USAGE = _gauge(
     "usage_points",

@@ -9,7 +9,7 @@ counts are per micro-batch; the receiver adds them up.
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import msgspec
@@ -52,7 +52,7 @@ from streaming.contract.messages import (
 from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
 
 UNKNOWN_TYPE = "unknown"
-"""Type under which records that did not become an event are counted."""
+"""Type under which records are counted that have none that is known."""
 
 _TYPE_NAMES: dict[type[Event], str] = {
     LoadReport: type_of(LoadReportMessage),
@@ -118,7 +118,7 @@ class Intake:
         """Outputs of the rounds the record closes, or the record for the dead letter."""
         cluster, event, where = self._event(record)
         if isinstance(event, Rejection):
-            self.tally.results[cluster, UNKNOWN_TYPE, REJECTED] += 1
+            self.tally.results[cluster, event.type or UNKNOWN_TYPE, REJECTED] += 1
             return [], self._refuse(record, event, cluster)
         controller = self._controller_of(cluster)
         step = controller.step(event, where)
@@ -152,12 +152,11 @@ class Intake:
             return "", refusal(error), NOWHERE
         if isinstance(event, Event) and record.is_control not in {None, isinstance(event, Control)}:
             belongs = "control" if isinstance(event, Control) else "input"
-            detail = (
-                f"{_TYPE_NAMES[type(event)]} belongs on the {belongs} topic, it came on {record.origin.topic}"
-            )
-            return cluster, Rejection(reason="wrong-topic", detail=detail), NOWHERE
-        if isinstance(event, Event):
-            event = self._accepted.refusal(cluster, event) or event
+            name = _TYPE_NAMES[type(event)]
+            detail = f"{name} belongs on the {belongs} topic, it came on {record.origin.topic}"
+            return cluster, Rejection(reason="wrong-topic", detail=detail, type=name), NOWHERE
+        if isinstance(event, Event) and (refused := self._accepted.refusal(cluster, event)) is not None:
+            return cluster, replace(refused, type=_TYPE_NAMES[type(event)]), NOWHERE
         appended_ms = recorded_ms if record.appended_ms is None else record.appended_ms
         return cluster, event, Coordinates(partition, appended_ms)
 

@@ -94,6 +94,7 @@ def test_every_record_is_counted_once_by_cluster_type_and_end():
         result("x", "failed", time_s=20),
         b"nonsense",
         report(subject=""),
+        event(TICK, time_s=10, data={"asked": 1}),
         tick(time_s=70),
         report(time_s=7),
     ]
@@ -113,12 +114,40 @@ def test_every_record_is_counted_once_by_cluster_type_and_end():
             (CLUSTER, CONTROL, "used"): 1,
             (CLUSTER, CONTROL, "superseded"): 1,
             (CLUSTER, CONTROL, "rejected"): 1,
-            (CLUSTER, "unknown", "rejected"): 1,
+            (CLUSTER, LOAD_REPORT, "rejected"): 1,
+            (CLUSTER, TICK, "rejected"): 1,
             ("", "unknown", "rejected"): 1,
         }
     )
-    assert desk.intake.tally.count_of("rejected") == 3
-    assert desk.intake.tally.reasons == {"not-json": 1, "no-subject": 1, "bad-settings": 1}
+    assert desk.intake.tally.count_of("rejected") == 4
+    assert desk.intake.tally.reasons == {"not-json": 1, "no-subject": 1, "bad-data": 1, "bad-settings": 1}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (report(specversion="2.0"), LOAD_REPORT),
+        (report(cluster="west-1"), LOAD_REPORT),
+        (event("com.example.x", time_s=5, data={}), "unknown"),
+        (control(time_s=5, data={}), CONTROL),
+        (tick(time_s=-5), TICK),
+        (b"[]", "unknown"),
+        (None, "unknown"),
+    ],
+    ids=[
+        "no CloudEvent",
+        "of another cluster",
+        "of another type",
+        "elsewhere",
+        "of no time",
+        "a list",
+        "nothing",
+    ],
+)
+def test_a_rejected_record_is_counted_under_its_type_where_that_is_known(value: bytes | None, kind: str):
+    desk = Desk()
+    assert desk.take(value) is not None
+    assert [(name, end) for _, name, end in desk.intake.tally.results] == [(kind, "rejected")]
 
 
 def test_an_event_on_the_other_topic_is_refused_and_decides_nothing():
