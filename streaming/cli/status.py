@@ -266,7 +266,7 @@ def _explain_missing_round(leaders: Mapping[str, Process] | None) -> str:
         return "no controller runs, or no report comes: `trimtab doctor` says which"
     running = [f"{name} ({each.beat.instance})" for name, each in leaders.items() if each.runs]
     if not running:
-        return "no controller runs: start one with `trimtab run`"
+        return "no controller runs: start one with `trimtab run`, or wait if it is starting"
     return f"no report comes to {', '.join(running)}, or the first round is not over: see again in a few minutes, or run `trimtab doctor`"
 
 

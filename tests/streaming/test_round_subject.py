@@ -240,7 +240,7 @@ def test_what_an_audit_topic_that_cannot_be_read_means_is_said_once_and_for_what
     [
         (
             "status",
-            "no round of any cluster is on trimtab.audit from the last day: no controller runs: start one",
+            "from the last day: no controller runs: start one with `trimtab run`, or wait if it is starting",
         ),
         ("status --cluster lab", "no round of lab is on trimtab.audit from the last day: no controller runs"),
         ("rounds show --cluster lab", "no cluster has a round of the last day: `trimtab status` says why"),
