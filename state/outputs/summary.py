@@ -150,7 +150,7 @@ class ExaminedRow(msgspec.Struct, frozen=True, kw_only=True):
     high_broker: str
     """Broker that would shed."""
     low_broker: str | None
-    """The broker it is compared with; null where there is none."""
+    """The broker it is compared with; null where there is none, itself for the one in the middle of an odd number (avg-shedder)."""
     group: str | None
     """Isolation policy of both; null: the default group. Brokers are only compared within their group."""
     outcome: str

@@ -158,7 +158,9 @@ def _drop_row(section: Section[BundleRowT], bundle: str) -> Section[BundleRowT]:
 
 
 def examined_text(row: ExaminedRow) -> str:
-    """The pair, or the broker, that the policy looked at."""
+    """The pair, or the broker, that the policy looked at. Pulsar pairs the broker in the middle of an odd number with itself."""
+    if row.low_broker == row.high_broker:
+        return f"{row.high_broker} in the middle"
     return row.high_broker if row.low_broker is None else f"{row.high_broker} with {row.low_broker}"
 
 

@@ -422,7 +422,7 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
     text = round_text(
         round_event(
             ROUND,
-            examined=rows(pair),
+            examined=rows(pair, msgspec.structs.replace(PAIR, high_broker="b3", low_broker="b3")),
             judged=rows(judged),
             findings=rows(HOT),
             actions=["a1"],
@@ -431,7 +431,8 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
     )
     assert text.startswith("round 7 of east-1 (pulsar), 1970-01-01T00:07:00Z to 1970-01-01T00:08:00Z\n")
     for expected in (
-        "  b1 with b2  hit-count 3/8  needed_hit_count 8, to_move_bytes_per_s 0\n",
+        "  b1 with b2        hit-count 3/8  needed_hit_count 8, to_move_bytes_per_s 0\n",
+        "  b3 in the middle  hit-count 3/8\n",
         "Bundles of the brokers that fired: 2 acted, 5 cooldown\n  and 7 more, counted above\n",
         "Earlier actions that were judged: 1 shown\n  unload t/n/b  effective  a0\n",
         "  hot-partition  t/n/orders  add partitions\n",
