@@ -4,7 +4,7 @@
 each broker has to do, and when the move is done at each of the rates.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from policies.throttle.rates import (
     RatePlan,
     RateRule,
     UniformPlan,
+    Violation,
     loads_of,
     per_broker_plan,
     uniform_plan,
@@ -91,6 +92,8 @@ def _warnings(
             "only the order changes, and nothing is copied; or the move runs already, and Kafka is adding some of them: then give "
             "in_progress_adding_replicas, or let it be read with --cluster"
         )
+    elif not len(reassignment.copies) and not still and not checked.not_planned:
+        yield "the request names no partition"
     elif not len(reassignment.copies):
         yield "no partition gains a replica: nothing is copied, so no throttle is needed"
     if still and len(reassignment.copies):
@@ -192,6 +195,7 @@ def draw(plan: ThrottlePlan) -> str:
     """The plan as several lines, each with a line break at its end."""
     moving, still = len(plan.reassignment.copies), len(plan.reassignment.without_data_movement)
     fingerprint = plan.reassignment.copies.fingerprint()
+    unmoved = f", {still:,} without data movement" if moving or still else ""
     left_out = f", {len(plan.not_planned):,} not planned" if plan.not_planned else ""
     named = "" if fingerprint is None else f"; fingerprint {fingerprint}"
     copied = (
@@ -200,12 +204,13 @@ def draw(plan: ThrottlePlan) -> str:
         else "nothing is copied"
     )
     lines = [
-        f"{copied}, {still:,} without data movement{left_out}{named}",
+        f"{copied}{unmoved}{left_out}{named}",
         *_draw_lists("leader", plan.lists.leader),
         *_draw_lists("follower", plan.lists.follower),
         *_table(plan),
         *_draw_verdicts(plan),
         *_draw_violations(plan.uniform.plan, plan.per_broker),
+        *_draw_left_out(plan.not_planned),
         *_draw_batches(plan),
         *(f"warning: {text}" for text in plan.warnings),
     ]
@@ -282,12 +287,24 @@ def _verdict(title: str, plan: RatePlan, *, in_batches: bool, lacking: str) -> s
 
 def _draw_violations(*plans: RatePlan) -> Iterable[str]:
     """Each once."""
-    return dict.fromkeys(
-        f"  {found.role}: {rate_text(found.rate_bytes_per_s)} is not above its minimum of "
-        f"{rate_text(found.min_bytes_per_s)}, it must rise by more than {rate_text(found.deficit_bytes_per_s)}"
-        for plan in plans
-        for found in plan.violations
+    return dict.fromkeys(_draw_violation(found) for plan in plans for found in plan.violations)
+
+
+def _draw_violation(found: Violation) -> str:
+    rate = f"  {found.role}: {rate_text(found.rate_bytes_per_s)} is"
+    if not found.deficit_bytes_per_s:
+        return f"{rate} its minimum, and a rate must be above that"
+    return (
+        f"{rate} not above its minimum of {rate_text(found.min_bytes_per_s)}, "
+        f"it must rise by more than {rate_text(found.deficit_bytes_per_s)}"
     )
+
+
+def _draw_left_out(not_planned: Sequence[NotPlanned]) -> Iterator[str]:
+    if not_planned:
+        are = "is" if len(not_planned) == 1 else "are"
+        names = show(each.partition for each in not_planned)
+        yield f"{counted(len(not_planned), 'partition')} {are} not planned: {names}"
 
 
 def _draw_batches(plan: ThrottlePlan) -> Iterator[str]:

@@ -164,9 +164,10 @@ def test_a_table_says_what_is_missing_of_which_partition_and_how_to_give_it(
 
 def test_a_table_in_which_nothing_is_copied_says_so_and_foretells_no_end():
     assert plan([], "--format", "table").stdout == (
-        "nothing is copied, 0 without data movement\n"
-        "warning: no partition gains a replica: nothing is copied, so no throttle is needed\n"
+        "nothing is copied\nwarning: the request names no partition\n"
     )
+    still = plan([{**GOOD, "target_replicas": [2]}], "--format", "table").stdout
+    assert still.startswith("nothing is copied, 1 without data movement\nwarning: no partition gains a")
 
 
 def test_lists_of_topics_with_long_names_stay_in_columns():
@@ -274,7 +275,15 @@ def test_text_names_the_role_that_never_ends(tmp_path: Path):
     )
     assert result.exit_code == 3
     assert "uniform: INFEASIBLE, it would never end" in result.stdout
-    assert "leader:101: 21.6 MB/s is not above its minimum of 26.0 MB/s" in result.stdout
+    assert (
+        "leader:101: 21.6 MB/s is not above its minimum of 26.0 MB/s, it must rise by more than 4.4 MB/s\n"
+        in result.stdout
+    )
+
+
+def test_a_rate_that_is_the_minimum_must_be_above_it():
+    shown = plan(WORKED, "--rate", "26000000", "--format", "table").stdout
+    assert "  leader:101: 26.0 MB/s is its minimum, and a rate must be above that\n" in shown
 
 
 @pytest.mark.parametrize(

@@ -65,10 +65,10 @@ def test_several_are_named_in_order_and_one_given_twice_is_named_once():
     result = plan([*odd, GOOD, GOOD, *WORKED])
     assert [each["partition"] for each in json.loads(result.stdout)["not_planned"]] == ["t-0", "t-3", "t-5"]
     assert "not planned: t-0: given twice; give each partition once\n" in result.stderr
-    assert (
-        "4 partitions are copied, 0 without data movement, 3 not planned;"
-        in plan([*odd, GOOD, GOOD, *WORKED], "--format", "table").stdout
-    )
+    table = plan([*odd, GOOD, GOOD, *WORKED], "--format", "table").stdout
+    assert "4 partitions are copied, 0 without data movement, 3 not planned;" in table
+    assert "is the last\n3 partitions are not planned: t-0, t-3, t-5\n" in table
+    assert "1 partition is not planned: t-5\n" in plan([odd[0], *WORKED], "--format", "table").stdout
 
 
 @pytest.mark.parametrize("target", [[4, 5], [5, 4, 1, 2], [1]], ids=["fewer", "as many", "one"])
