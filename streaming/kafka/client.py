@@ -304,6 +304,14 @@ def describe_unanswered(bootstrap: str, error: BaseException | None) -> str:
     return f"Kafka at {bootstrap} does not answer as expected: {describe_error(error) if error else 'no answer'}."
 
 
+def explain_unanswered(link: KafkaLink, error: BaseException | None) -> str:
+    """The same with the settings to check."""
+    return (
+        f"{describe_unanswered(link.bootstrap, error)} Check that the address is right ({link.section}.url), that the brokers are up, "
+        f"and [{link.section}.security]."
+    )
+
+
 def _no_answer_error_of(bootstrap: str, error: BaseException | None) -> ClusterError:
     return ClusterError(
         f"{describe_unanswered(bootstrap, error)} Check the address, whether the brokers are up, and the security settings."

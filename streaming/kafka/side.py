@@ -32,8 +32,8 @@ from streaming.kafka.client import (
     denied_resource,
     describe_error,
     describe_missing_topic,
-    describe_unanswered,
     explain_denied,
+    explain_unanswered,
     find_missing_topic,
     open_consumer,
     open_producer,
@@ -69,10 +69,7 @@ def _explain_errors(link: KafkaLink, topic: str, operation: Operation) -> Iterat
     except KafkaError as error:
         if denied_resource(error) == "topic":
             raise Refused(describe_missing(link, "topic", topic, [operation])) from error
-        raise Refused(
-            f"{describe_unanswered(link.bootstrap, error)} Check that the address is "
-            f"right ({link.section}.url), that the brokers are up, and [{link.section}.security]."
-        ) from error
+        raise Refused(explain_unanswered(link, error)) from error
 
 
 class KafkaTopicReader(Closeable):

@@ -22,7 +22,7 @@ from kafka.errors import (
 
 from policies.wording import counted
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
-from streaming.kafka.client import describe_unanswered, open_admin, retry_until_answered
+from streaming.kafka.client import explain_unanswered, open_admin, retry_until_answered
 from streaming.kafka.link import (
     KafkaLink,
     TopicPermissions,
@@ -251,10 +251,7 @@ def connected_admin(link: KafkaLink) -> Iterator[KafkaAdminClient]:
             yield admin
     except KafkaError as error:
         kind = Unreachable if error.retriable else StartError
-        raise kind(
-            f"{describe_unanswered(link.bootstrap, error)} "
-            "Check that the address is right, that the brokers are up, and the security settings."
-        ) from error
+        raise kind(explain_unanswered(link, error)) from error
 
 
 def describe(

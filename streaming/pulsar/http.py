@@ -95,6 +95,10 @@ class AdminError(Exception):
         self.status = status
         self.answer = answer
 
+    def advise(self, more: str) -> None:
+        """Add to the remedy what only the caller knows."""
+        self.args = (f"{self}; {more}",)
+
 
 def failure_of_status(status: int) -> Failure:
     """The kind of failure an HTTP status of 300 or more stands for."""
@@ -304,8 +308,11 @@ def _fault_of(url: str, error: Exception) -> str:
     """What is wrong with the address, and the client's own words where they do not say it."""
     address = urlsplit(url).netloc
     fault = fault_of_connection(address, error)
-    if fault is None and isinstance(error, httpx.RemoteProtocolError) and "illegal" in str(error):
-        return f"{address} does not speak HTTP, which admin_url asks for ({error})"
+    if fault is None and isinstance(error, httpx.RemoteProtocolError):
+        if "illegal" in str(error):
+            return f"{address} does not speak HTTP, which admin_url asks for ({error})"
+        if "without sending a response" in str(error):
+            return f"{address} closed the connection without an answer: perhaps it does not speak HTTP, which admin_url asks for"
     return fault or f"{type(error).__name__}: {words_of(error)}"
 
 

@@ -43,7 +43,7 @@ class PulsarLink:
     def admin(self) -> "Iterator[PulsarAdmin]":
         """A client of the admin API. Raises ``CredentialsError``; its calls raise ``AdminError``."""
         from streaming.pulsar.admin import PulsarAdmin  # noqa: PLC0415  loads httpx
-        from streaming.pulsar.http import HttpClient  # noqa: PLC0415  loads httpx
+        from streaming.pulsar.http import AdminError, HttpClient  # noqa: PLC0415  loads httpx
 
         place = self.place
         target = PulsarTarget(
@@ -51,8 +51,16 @@ class PulsarLink:
             token_file=place.token_file,
             ca_file=place.ca_file if place.admin_url.startswith("https://") else None,
         )
-        with HttpClient(target) as http:
-            yield PulsarAdmin(http, target)
+        try:
+            with HttpClient(target) as http:
+                yield PulsarAdmin(http, target)
+        except AdminError as error:
+            if error.failure == "unreachable" and place.admin_url == PulsarTopics().admin_url:
+                error.advise(f"the address is the default of {self.section}.pulsar.admin_url")
+            elif error.failure == "not-found" and error.answer.startswith("Namespace"):
+                create = f"pulsar-admin namespaces create {place.namespace}"
+                error.advise(f"create the namespace by `{create}`, or set {self.section}.pulsar.namespace")
+            raise
 
 
 def input_on_pulsar(settings: Settings) -> PulsarLink | None:

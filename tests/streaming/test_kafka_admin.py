@@ -80,7 +80,7 @@ ASKERS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "topics": (
         lambda: topics_seen(LINK, Settings(), frozenset({"trimtab.input"})),
         Unreachable,
-        f"{NO_ANSWER}.*Check that the address is right, that the brokers are up",
+        f"{NO_ANSWER}.*Check that the address is right .input.url., that the brokers are up, and .input.security",
     ),
     "ids": (lambda: topic_ids(LINK, ["a"]), NoAnswer, "no answer in time"),
 }

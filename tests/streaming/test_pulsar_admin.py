@@ -1,7 +1,9 @@
 """The admin client against a broker that answers as a healthy one never would: loops, 412, 500, no answer."""
 
 import json
+import socket
 import ssl
+import threading
 import time
 from pathlib import Path
 
@@ -115,6 +117,22 @@ def test_something_else_at_the_address_is_called_that(brokers: Brokers, body: by
     with pytest.raises(AdminError, match="check admin_url") as raised:
         admin_of(broker.url).boundaries("t/n")
     assert raised.value.failure == "not-pulsar"
+
+
+def test_a_port_that_closes_the_connection_is_said_to_speak_no_http_perhaps():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+
+        threading.Thread(target=serve, daemon=True).start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        closed = f"{address} closed the connection without an answer: perhaps it does not speak HTTP, which"
+        with pytest.raises(AdminError, match=f"^{closed} admin_url asks for ") as raised:
+            admin_of(f"http://{address}").boundaries("t/n")
+    assert raised.value.failure == "unreachable"
 
 
 def test_an_address_that_is_down_is_stepped_over_and_one_that_refuses_is_not(brokers: Brokers):

@@ -11,6 +11,7 @@ from streaming.process.exits import Refused
 from streaming.pulsar import clients as clients_of_pulsar
 from streaming.pulsar import side as pulsar_side
 from streaming.pulsar.commits import Deliveries, NotSent
+from streaming.pulsar.http import AdminError, Failure
 from streaming.pulsar.link import PulsarLink, input_on_pulsar
 from streaming.pulsar.positions import DataLoss, Ledger, Log, Position, pack
 from streaming.pulsar.side import PulsarEvents, explain_errors
@@ -21,6 +22,10 @@ from streaming.settings.sections import TopicNames
 from streaming.transport.errors import PublishError
 
 LINK = PulsarLink("pulsar://a:1", "input", PulsarTopics())
+MISSING = (
+    "; create the namespace by `pulsar-admin namespaces create ops/trimtab`, or set input.pulsar.namespace"
+)
+DEFAULT = "; the address is the default of input.pulsar.admin_url"
 
 
 @dataclass(slots=True)
@@ -145,6 +150,26 @@ def test_brokers_that_do_not_answer_are_named_with_the_settings():
         explain_errors(link(), TOPIC, "consume"),
     ):
         raise pulsar.ConnectError
+
+
+@pytest.mark.parametrize(
+    ("failure", "answer", "url", "said"),
+    [
+        ("not-found", "Namespace not found", PulsarTopics().admin_url, MISSING),
+        ("not-found", "Namespace does not exist", PulsarTopics().admin_url, MISSING),
+        ("not-found", "Topic not found", PulsarTopics().admin_url, None),
+        ("unreachable", "nothing listens", PulsarTopics().admin_url, DEFAULT),
+        ("unreachable", "nothing listens", "http://mq:8080", None),
+    ],
+)
+def test_what_the_admin_api_lacks_is_told_with_the_setting(
+    failure: Failure, answer: str, url: str, said: str | None
+):
+    at_default = PulsarLink("pulsar://a:1", "input", PulsarTopics(admin_url=url, namespace="ops/trimtab"))
+    with pytest.raises(AdminError) as raised, at_default.admin():
+        raise AdminError(failure, call="PUT", answer=answer)
+    assert str(raised.value).count("input.pulsar") == (said is not None)
+    assert str(raised.value).endswith(said or "")
 
 
 def test_ctrl_c_is_no_error_of_pulsar_though_its_client_makes_it_one():
