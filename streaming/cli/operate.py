@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import click
 import msgspec
@@ -255,6 +255,18 @@ def unset_edit(keys: Sequence[str]) -> Edit:
     return edit
 
 
+def _unknown_setting(path: Sequence[str]) -> str | None:
+    """What is said of a path that no setting has."""
+    node: object = None
+    for name in reversed(path):
+        node = {name: node}
+    try:
+        read_tree(cast("Tree", node), ClusterSection)
+    except SettingsError as error:
+        return next((str(each) for each in error.problems if each.complaint.startswith("unknown")), None)
+    return None
+
+
 def _key(text: str) -> tuple[str, ...]:
     """The path a dotted key names, quotes as in TOML."""
     try:
@@ -272,7 +284,8 @@ def _remove_key(tree: Mapping[str, Any], path: Sequence[str], whole: Sequence[st
     name, *rest = path
     below = tree.get(name) if isinstance(tree, Mapping) else None
     if below is None or (rest and not isinstance(below, Mapping)):
-        raise WrongUse(f"{dotted(whole)} is not in the overlay; `trimtab policy show` says what is")
+        problem = _unknown_setting(whole) or f"{dotted(whole)} is not in the overlay"
+        raise WrongUse(f"{problem}; `trimtab policy show` says what is in the overlay")
     kept = _remove_key(below, rest, whole) if rest else {}
     others = {key: value for key, value in tree.items() if key != name}
     return {**others, name: kept} if kept else others

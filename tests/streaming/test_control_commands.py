@@ -32,6 +32,7 @@ from streaming.cli.operate import (
 from streaming.cli.options import Duration, Moment
 from streaming.cli.request import change_text, overlay_text, overlay_tree
 from streaming.contract.decode import decode
+from streaming.contract.messages import ControlData
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
@@ -250,6 +251,27 @@ def test_a_setting_that_is_not_in_the_overlay_cannot_be_taken_out():
         planned(unset_edit(["pulsar.avg_shedder.low_hit_count"]), FULL)
     with pytest.raises(WrongUse, match="policy show"):
         planned(unset_edit(["pulsar.avg_shedder.low_threshold_points.deeper"]), FULL)
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("pulsar.nonsense", "pulsar.nonsense: unknown setting; known here: approval, "),
+        ("pulsar.avg_sheder", "pulsar.avg_sheder: unknown setting; did you mean avg_shedder?"),
+        ("pulsar.avg_shedder.low_threshold", "unknown setting; did you mean low_threshold_points?"),
+        ("nonsense", "nonsense: unknown setting; known here: kafka, pulsar"),
+    ],
+)
+def test_what_is_to_be_taken_out_and_is_no_setting_is_called_that(key: str, said: str):
+    with pytest.raises(
+        WrongUse, match=rf"{re.escape(said)}.*; `trimtab policy show` says what is in the overlay"
+    ):
+        planned(unset_edit([key]), FULL)
+
+
+def test_a_setting_of_another_version_can_be_taken_out_of_the_overlay():
+    older = ControlData(settings={"pulsar": {"nonsense": 1}})
+    assert unset_edit(["pulsar.nonsense"])(older).settings == {}
 
 
 def test_a_setting_that_another_command_takes_back_is_refused_with_that_command():
