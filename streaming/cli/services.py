@@ -1,5 +1,6 @@
 """``trimtab run``, ``collect`` and ``execute``: the programs that run until they are stopped."""
 
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from streaming.executor.metrics import ExecutorMetrics
     from streaming.executor.pulsar import ExecutorLoop
 
+_LOG = logging.getLogger(__name__)
 CollectorKind = TypeVar("CollectorKind", bound="Collector")
 
 
@@ -250,7 +252,7 @@ def execute_pulsar_command(settings: Settings, cluster: str, *, dry_run: bool, o
         return start(stack, settings, metrics, cluster=cluster, target=target, dry_run=dry_run)
 
     with raised_as(Refused, PublishError, NoTopic, AdminError, CredentialsError):
-        _execute(settings, metrics, connect, once=once)
+        _execute(settings, metrics, connect, cluster, dry_run=dry_run, once=once)
 
 
 @execute_command.command(
@@ -277,17 +279,32 @@ def execute_kafka_command(settings: Settings, cluster: str, *, dry_run: bool, on
         return start(stack, settings, metrics, cluster=cluster, target=target, dry_run=dry_run)
 
     with raised_as(Refused, PublishError, NoTopic, ClusterError):
-        _execute(settings, metrics, connect, once=once)
+        _execute(settings, metrics, connect, cluster, dry_run=dry_run, once=once)
 
 
 def _execute(
     settings: Settings,
     metrics: "ExecutorMetrics",
     connect: "Callable[[ExitStack], ExecutorLoop | ThrottleLoop]",
+    cluster: str,
     *,
+    dry_run: bool,
     once: bool,
 ) -> None:
+    def start(stack: ExitStack) -> "ExecutorLoop | ThrottleLoop":
+        loop = connect(stack)
+        _LOG.info(
+            "running for %s (%s): reads %s at %s, writes results to %s at %s",
+            cluster,
+            "dry-run, nothing is changed" if dry_run else "carries actions out",
+            settings.topics.actions,
+            settings.output_url,
+            settings.topics.input,
+            settings.input.url,
+        )
+        return loop
+
     if not once:
         metrics.show_poll(time.time())  # so that an endless wait raises the alert, too
     run_once = (lambda loop: loop.run(once=True)) if once else None
-    run_service("executor", settings, metrics.registry, connect, run_once)
+    run_service("executor", settings, metrics.registry, start, run_once)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from unittest.mock import Mock
 
 import click
 import pytest
@@ -392,6 +393,25 @@ def test_every_command_that_finds_no_broker_has_the_exit_code_for_it(
     assert done.exit_code == exits.UNREACHABLE, (done.output, done.exception)
     said = [line for line in done.stderr.splitlines() if "nothing listens at 127.0.0.1:1" in line]
     assert len(said) == 1, "once is enough"
+
+
+@pytest.mark.parametrize(
+    ("system", "target"), [("pulsar", 'admin_url = "http://b:8080"'), ("kafka", 'bootstrap = "b:9092"')]
+)
+@pytest.mark.parametrize(
+    ("option", "mode"), [([], "carries actions out"), (["--dry-run"], "dry-run, nothing is changed")]
+)
+def test_an_executor_says_once_what_it_reads_where_and_whether_it_acts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, target: str, option: list[str], mode: str
+):
+    monkeypatch.setattr(f"streaming.executor.{system}.start", lambda *_, **__: Mock())
+    (tmp_path / "trimtab.toml").write_text(f"[targets.lab.{system}]\n{target}\n")
+    done = CliRunner().invoke(main, ["execute", system, "lab", "--once", "--output", "kafka://o:1", *option])
+    assert done.exit_code == 0, (done.output, done.exception)
+    reads = "reads trimtab.actions at kafka://o:1"
+    writes = "writes results to trimtab.input at kafka://127.0.0.1:9092"
+    assert done.stderr.endswith(f"running for lab ({mode}): {reads}, {writes}\n")
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_reference_is_the_page_in_docs():
