@@ -12,6 +12,7 @@ from policies.shedding.registry import find_policy
 from policies.wording import counted
 from state.outputs import CandidateRow, LeftRow, RoundSummary, Section, SplitRow
 from state.pulsar.wording import shadow_note
+from state.summary import join_names
 from streaming.cli.brokers import standing_text
 from streaming.cli.options import broker_of, example, settings_options
 from streaming.cli.output import table_lines, text_of, value_text
@@ -122,7 +123,7 @@ def tail_command(settings: Settings, **options: Any) -> None:
     epilog=example("trimtab rounds show --cluster east-1 --bundle shop/orders/0x80000000_0xa0000000"),
 )
 @settings_options
-@click.option("--cluster", metavar="NAME", required=True, help="Its cluster.")
+@click.option("--cluster", metavar="NAME", help="Its cluster; may be left out where there is only one.")
 @click.option(
     "--broker",
     metavar="ID",
@@ -134,7 +135,12 @@ def tail_command(settings: Settings, **options: Any) -> None:
 @as_published_option
 @click.argument("number", type=_RoundNumber(), required=False)
 def show_command(
-    settings: Settings, cluster: str, broker: str | None, bundle: str | None, number: int | None, form: str
+    settings: Settings,
+    cluster: str | None,
+    broker: str | None,
+    bundle: str | None,
+    number: int | None,
+    form: str,
 ) -> None:
     """Show what a round saw, decided and held back; without a number, the newest round.
 
@@ -142,6 +148,9 @@ def show_command(
     """
     if broker is not None and bundle is not None:
         raise WrongUse("--broker and --bundle cannot be given together")
+    day_ago_ms = round((time.time() - LOOK_BACK_S[-1]) * 1000)
+    if cluster is None:
+        cluster = _only_cluster(settings, day_ago_ms)
 
     def asked(record: TopicRecord) -> bool:
         if number is None:
@@ -150,7 +159,6 @@ def show_command(
 
     known: set[str] = set()
     if bundle is not None or broker is not None:
-        day_ago_ms = round((time.time() - LOOK_BACK_S[-1]) * 1000)
         newest = Newest(settings)
         newest.look_back((cluster,))
         event = next(rounds_in(filter(asked, newest.records())), None)
@@ -180,6 +188,18 @@ def show_command(
         click.echo(round_text(event), nl=False)
     else:
         click.echo(render_published(newest.records()[0].value or b"", form), nl=False)
+
+
+def _only_cluster(settings: Settings, begin_ms: int) -> str:
+    """The cluster that has rounds since a moment of the last day. Raises ``NotFound`` or ``WrongUse`` unless it is a single one."""
+    newest = Newest(settings)
+    newest.read_since(begin_ms)
+    clusters = sorted(newest.clusters)
+    if not clusters:
+        raise NotFound("no cluster has a round of the last day: `trimtab status` says why")
+    if len(clusters) > 1:
+        raise WrongUse(f"several clusters have rounds: give --cluster, one of {join_names(clusters)}")
+    return clusters[0]
 
 
 def _show_about(

@@ -34,7 +34,7 @@ from streaming.cli.rounds import (
     newest_about,
 )
 from streaming.contract.encode import SkippedRange, encode_leader, encode_skipped
-from streaming.process.exits import NOT_FOUND, REFUSED, Refused
+from streaming.process.exits import NOT_FOUND, REFUSED, WRONG_USE, Refused
 from streaming.transport.side import TopicRecord
 from tests.streaming.golden import folders, messages
 from tests.streaming.records import BEAT, beat_on_topic, on_topic
@@ -243,6 +243,7 @@ def test_what_an_audit_topic_that_cannot_be_read_means_is_said_once_and_for_what
             "from the last day: no controller runs: start one with `trimtab run`, or wait if it is starting",
         ),
         ("status --cluster lab", "no round of lab is on trimtab.audit from the last day: no controller runs"),
+        ("rounds show", "no cluster has a round of the last day: `trimtab status` says why"),
         ("rounds show --cluster lab", "no cluster has a round of the last day: `trimtab status` says why"),
         ("actions list --cluster lab", "no cluster has a round of the last day: `trimtab status` says why"),
     ],
@@ -253,6 +254,22 @@ def test_where_no_cluster_has_a_round_the_next_step_is_named(
     done = run(monkeypatch, [], *command.split())
     assert done.exit_code == NOT_FOUND
     assert said in done.stderr
+
+
+def test_a_round_of_the_only_cluster_needs_no_name_and_of_several_the_names_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    mine = json.dumps(SUMMARY).encode()
+    shown = run(monkeypatch, [mine], "rounds", "show")
+    assert shown.stdout == run(monkeypatch, [mine], "rounds", "show", "--cluster", SUMMARY["cluster"]).stdout
+    assert f"round {SUMMARY['data']['round']} of {SUMMARY['cluster']}" in shown.stdout
+
+    other = json.dumps({**SUMMARY, "cluster": "west-1"}).encode()
+    several = run(monkeypatch, [mine, other], "rounds", "show")
+    assert several.exit_code == WRONG_USE
+    assert (
+        f"several clusters have rounds: give --cluster, one of {SUMMARY['cluster']}, west-1" in several.stderr
+    )
 
 
 def test_without_a_round_it_is_not_said_that_nothing_waits(monkeypatch: pytest.MonkeyPatch):
