@@ -60,8 +60,12 @@ class Network(Closeable):
         """Take everything away; a namespace that is not there is no error."""
         for name in _namespaces():
             _ip("netns", "delete", name)
-        with suppress(LocalError):
-            _ip("link", "delete", _BRIDGE)
+        for card in (
+            _BRIDGE,
+            *map(_outside, self._numbers),
+        ):  # a card outlives its namespace while a process is in it
+            with suppress(LocalError):
+                _ip("link", "delete", card)
 
     def _add(self, number: int) -> None:
         namespace, outside = _namespace(number), _outside(number)
