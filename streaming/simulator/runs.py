@@ -294,12 +294,23 @@ def play_all(
 
 @contextmanager
 def _deaf_children() -> Iterator[None]:
-    """Processes that are started inside hear neither Ctrl-C, which a terminal sends to all of them, nor SIGTERM, from their first moment."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    """Processes that are started inside hear neither Ctrl-C, which a terminal sends to all of them, nor SIGTERM, from their first moment.
+
+    A request to stop that comes meanwhile counts after the block: within it a process may have been started that nobody knows yet.
+    Only for the main thread.
+    """
+    numbers = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) != signal.SIG_IGN]
+    heard: list[int] = []
+    handlers = [signal.signal(number, lambda number, _: heard.append(number)) for number in numbers]
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in zip(numbers, handlers, strict=True):
+            signal.signal(number, handler)
+    if heard:
+        raise KeyboardInterrupt
 
 
 def _end_with_parent() -> None:

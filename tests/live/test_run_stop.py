@@ -42,6 +42,9 @@ class Foreground(Child):
 
     def __post_init__(self) -> None:
         self._terminal, other_end = pty.openpty()
+        modes = termios.tcgetattr(other_end)
+        modes[3] |= termios.NOFLSH  # Ctrl-C would throw away what was printed and is not read yet
+        termios.tcsetattr(other_end, termios.TCSANOW, modes)
         self.log.touch()
 
         def take_terminal() -> None:
