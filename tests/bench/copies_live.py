@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 
 from deploy.local.kafka import LocalKafka
@@ -174,14 +173,14 @@ def _copied(lab: _Lab, before_s: float, foretold_s: float | None = None) -> _Cop
     return _Copied(lab.left, measured_s, foretold_s, before, after)
 
 
-def _recoveries(*, times: int, away_s: float, is_paced: bool = True) -> list[_Copied]:
+def _recoveries(*, times: int, is_paced: bool = True) -> list[_Copied]:
     """A broker goes away and comes back, so many times."""
     found = []
     with _lab(is_paced=is_paced) as lab:
         for _ in range(times):
             lab.left, lab.felt_s = {}, 0.0
             before_s = time.monotonic()
-            _away(lab, away_s)
+            _away(lab)
             lab.begin()
             lab.follow({"recovery": partial(lab.moving.behind_bytes, 3)})
             found.append(_copied(lab, before_s))
@@ -202,14 +201,14 @@ def _disks(*, bytes_each: int) -> _Copied:
         return _copied(lab, before_s, foretold_s)
 
 
-def _all(*, away_s: float) -> _Copied:
+def _all() -> _Copied:
     """A broker comes back, gains another replica as well, and another one moves replicas between its disks."""
     with _lab() as lab:
         lab.other.fill(_OTHER_BYTES, record_bytes=RECORD_BYTES)
         time.sleep(_BEFORE_S)
         before_s = time.monotonic()
         _plan_disks(lab)
-        _away(lab, away_s)
+        _away(lab)
         lab.begin()
         lab.other.begin(_OTHER_TARGET)
         _move_disks(lab)
@@ -223,9 +222,9 @@ def _all(*, away_s: float) -> _Copied:
         return _copied(lab, before_s)
 
 
-def _away(lab: _Lab, away_s: float) -> None:
+def _away(lab: _Lab) -> None:
     """Stop broker 3 for a while, and start it; returns when it begins to fetch."""
-    back_s = lab.moving.miss(3, _MISSED_BYTES) + away_s
+    back_s = lab.moving.miss(3, _MISSED_BYTES) + _AWAY_S
     time.sleep(max(back_s - time.monotonic(), 0))
     lab.felt_s = time.monotonic()
     lab.kafka.start_node(3)
@@ -291,16 +290,26 @@ def _draw(name: str, title: str, run: _Copied) -> None:
     (_DOCS / f"throttling-{name}.svg").write_text(picture, encoding="utf-8")
 
 
-_before_s, _meanwhile_s = attrgetter("before_s"), attrgetter("meanwhile_s")
+def _felt(name: str, runs: Sequence[_Copied]) -> Iterator[Row]:
+    before_s = statistics.median(run.before_s for run in runs)
+    meanwhile_s = statistics.median(run.meanwhile_s for run in runs)
+    yield Row(f"producers before, {name}", 1000 * before_s, "ms")
+    yield Row(f"producers meanwhile, {name}", 1000 * meanwhile_s, "ms")
+
+
+def _taken(name: str, runs: Sequence[_Copied]) -> Iterator[Row]:
+    yield Row(f"a broker that comes back, {name}", statistics.median(run.measured_s for run in runs), "s")
+    share = statistics.median(run.copied_bytes_per_s for run in runs) / _CARD_BYTES_PER_S
+    yield Row(f"what it takes of the card, {name}", 100 * share, "%")
 
 
 def measure_copies_live(*, quick: bool) -> Section:
     """One run of each kind, and several of a broker that comes back with and without trimtab."""
-    times, away_s = (1, _AWAY_S) if quick else (_TIMES, _AWAY_S)
-    paced = _recoveries(times=times, away_s=away_s)
-    free = _recoveries(times=times, away_s=away_s, is_paced=False)
+    times = 1 if quick else _TIMES
+    paced = _recoveries(times=times)
+    free = _recoveries(times=times, is_paced=False)
     disks = _disks(bytes_each=_FILL_BYTES // 4 if quick else _FILL_BYTES)
-    every = _all(away_s=away_s)
+    every = _all()
     _draw("recovery", "A broker comes back", paced[0])
     _draw("disks", "Two replicas change their disk", disks)
     _draw("all", "All three kinds at once", every)
@@ -308,16 +317,10 @@ def measure_copies_live(*, quick: bool) -> Section:
         Row(f"{name}: measured ÷ foretold", run.off, "x", at_most=1.5)
         for name, run in (("a broker comes back", paced[0]), ("disks", disks), ("all three", every))
     ]
-    felt = {
-        "a broker comes back, paced": paced,
-        "the same without a throttle": free,
-        "disks, paced": [disks],
-        "all three, paced": [every],
-    }
     return Section(
         title="Copies of every kind",
         method=f"Three local brokers with two disks each, each behind a network card of {_CARD_BYTES_PER_S / _MB:.0f} MB/s, producers that wait for all in-sync replicas write {_WRITES / _MB:g} MB/s to "
-        f"each of two partitions. Broker 3 is away for {away_s:.0f} s, and misses more than {2 * _MISSED_BYTES / _MB:.0f} MB. "
+        f"each of two partitions. Broker 3 is away for {_AWAY_S:.0f} s, and misses more than {2 * _MISSED_BYTES / _MB:.0f} MB. "
         f"Rate {_RATE / _MB:.0f} MB/s between brokers and "
         f"{_DISK_RATE / _MB:.0f} MB/s between disks. *producers* is the 99th percentile of what a record took in the "
         f"{_BEFORE_S:.0f} s before, and while anything was copied; the median of {times} runs for a broker that comes back. These few "
@@ -326,28 +329,11 @@ def measure_copies_live(*, quick: bool) -> Section:
         "The end is foretold by the first round that sees the copies, and between disks by the command before the start.",
         rows=[
             *rows,
-            *(
-                Row(
-                    f"producers {when}, {name}", 1000 * statistics.median(value_of(run) for run in runs), "ms"
-                )
-                for name, runs in felt.items()
-                for when, value_of in (("before", _before_s), ("meanwhile", _meanwhile_s))
-            ),
-            *(
-                row
-                for name, runs in (("paced", paced), ("without a throttle", free))
-                for row in (
-                    Row(
-                        f"a broker that comes back, {name}",
-                        statistics.median(run.measured_s for run in runs),
-                        "s",
-                    ),
-                    Row(
-                        f"what it takes of the card, {name}",
-                        100 * statistics.median(run.copied_bytes_per_s for run in runs) / _CARD_BYTES_PER_S,
-                        "%",
-                    ),
-                )
-            ),
+            *_felt("a broker comes back, paced", paced),
+            *_felt("the same without a throttle", free),
+            *_felt("disks, paced", [disks]),
+            *_felt("all three, paced", [every]),
+            *_taken("paced", paced),
+            *_taken("without a throttle", free),
         ],
     )
