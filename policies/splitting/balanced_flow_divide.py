@@ -122,7 +122,7 @@ def weight_of_heaviest(row: LoadRow, start: int, end: int, cuts: Sequence[int]) 
 
 BALANCED_FLOW_DIVIDE = "balanced_flow_divide"
 
-_SHTRIMTAB_TOPICS = 3
+_SHOWN_TOPICS = 3
 _BALANCED_CUTS_MOST = 500
 """Most boundaries for which the children are balanced as well: four times the bundles that a namespace may have in Pulsar.
 Above it, children are only filled one after the other, because to balance 100,000 topics would take seconds."""
@@ -162,10 +162,10 @@ def balanced_flow_divide(question: SplitQuestion) -> Cut:
     parts = [f"{before}, the heaviest of {len(cuts) + 1} children at {after:.2f}"]
     parts.extend(
         f"{_names(question, atoms, atom)} alone is at {row.ratios[atom]:.2f} and stands by itself"
-        for atom in alone[:_SHTRIMTAB_TOPICS]
+        for atom in alone[:_SHOWN_TOPICS]
     )
-    if len(alone) > _SHTRIMTAB_TOPICS:
-        parts.append(f"so do {len(alone) - _SHTRIMTAB_TOPICS} more")
+    if len(alone) > _SHOWN_TOPICS:
+        parts.append(f"so do {len(alone) - _SHOWN_TOPICS} more")
     if note:
         parts.append(note)
     return cut_at(question, atoms.boundaries[cuts].tolist(), "; ".join(parts))
@@ -233,9 +233,5 @@ def _names(question: SplitQuestion, atoms: _Atoms, atom: int) -> str:
     measures = (topics.messages_per_s, topics.bytes_per_s, topics.sessions)
     loaded = [at for at in rows if any(measure[at] > 0 for measure in measures)]
     names = [topics.names[at] for at in loaded or rows]
-    more = (
-        f" and {len(names) - _SHTRIMTAB_TOPICS} more at one position"
-        if len(names) > _SHTRIMTAB_TOPICS
-        else ""
-    )
-    return " and ".join(names[:_SHTRIMTAB_TOPICS]) + more
+    more = f" and {len(names) - _SHOWN_TOPICS} more at one position" if len(names) > _SHOWN_TOPICS else ""
+    return " and ".join(names[:_SHOWN_TOPICS]) + more

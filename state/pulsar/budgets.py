@@ -236,11 +236,14 @@ def watch_forbidden(context: RoundContext, table: PolicyView, admitted: Admitted
     forbidden = dict(before)
     left = {unload.source for unload in context.ledger.unloads_on_their_way()}
     for row, hold in reversed(admitted.holds.items()):  # what the policy chose first is what is named
+        if hold.reason not in ("anti-affinity", "sole-bundle"):
+            continue
         broker, bundle = table.broker_of(row), table.view.bundles.names[row]
-        if hold.reason == "anti-affinity" or (hold.reason == "sole-bundle" and broker not in left):
-            known = before.get(broker)
-            since_round = known.since_round if known and known.rule == hold.reason else number
-            forbidden[broker] = ForbiddenRecord(hold.reason, bundle, hold.detail, since_round, number)
+        if hold.reason == "sole-bundle" and broker in left:
+            continue
+        known = before.get(broker)
+        since_round = known.since_round if known and known.rule == hold.reason else number
+        forbidden[broker] = ForbiddenRecord(hold.reason, bundle, hold.detail, since_round, number)
     for unload in admitted.unloads:
         forbidden.pop(unload.source_broker, None)
     header.forbidden = forbidden

@@ -34,7 +34,7 @@ _PARTITION = re.compile(r"-partition-\d+$")
 
 
 @dataclass(frozen=True, slots=True)
-class OwnTopics:
+class TrimtabTopics:
     """How to tell trimtab's topics on Pulsar from others."""
 
     namespaces: frozenset[str]
@@ -43,10 +43,10 @@ class OwnTopics:
     """What the names of the controllers' own topics begin with."""
 
     @staticmethod
-    def from_settings(settings: Settings) -> "OwnTopics":
+    def from_settings(settings: Settings) -> "TrimtabTopics":
         """Those of the settings; without a namespace if everything is on Kafka."""
         links = (input_on_pulsar(settings), output_on_pulsar(settings))
-        return OwnTopics(
+        return TrimtabTopics(
             namespaces=frozenset(link.place.namespace for link in links if link is not None),
             names=frozenset(settings.topics.all),
             commits=f"{settings.topics.commits}-",
@@ -59,7 +59,7 @@ class OwnTopics:
 
 
 def read_trimtab_topics(
-    admin: PulsarAdmin, pool: Executor, trimtab_topics: OwnTopics
+    admin: PulsarAdmin, pool: Executor, trimtab_topics: TrimtabTopics
 ) -> dict[str, dict[str, Traffic]]:
     """Traffic by bundle and topic. A topic that no broker serves is left out. Raises ``AdminError``."""
     by_bundle: dict[str, dict[str, Traffic]] = defaultdict(dict)
@@ -96,7 +96,7 @@ def _traffic(admin: PulsarAdmin, topic: str) -> Traffic | None:
 def read_facts(
     admin: PulsarAdmin,
     pool: Executor,
-    trimtab_topics: OwnTopics,
+    trimtab_topics: TrimtabTopics,
     *,
     pulsar_cluster: str,
     brokers: Sequence[str],

@@ -22,7 +22,13 @@ from policies.splitting.ranges import Bundle
 from policies.wording import counted
 from state.events import SYSTEM_NAMESPACE
 from streaming.collector.collector import Cadence, Collector, EventWriter, Patience, Swept
-from streaming.collector.facts import LoadManagers, OwnTopics, WrongLoadManager, read_facts, require_reports
+from streaming.collector.facts import (
+    LoadManagers,
+    TrimtabTopics,
+    WrongLoadManager,
+    read_facts,
+    require_reports,
+)
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.reports import (
     BundleLoad,
@@ -270,7 +276,7 @@ class PulsarCollector(Collector):
             clock_s=clock_s,
         )
         self._target = target
-        self._trimtab_topics = OwnTopics.from_settings(settings)
+        self._trimtab_topics = TrimtabTopics.from_settings(settings)
         self._http, self._admin, configuration = self._connect()
         self._pulsar_cluster = configuration.cluster_name
         self._managers = LoadManagers(

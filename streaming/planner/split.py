@@ -39,7 +39,7 @@ from streaming.contract import diagnose
 from streaming.contract.messages import MAX_NUMBER, SHOWN_CHARACTERS, Traffic
 from streaming.contract.pulsar import RATES
 
-_SHTRIMTAB_TOPICS = 5
+_SHOWN_TOPICS = 5
 
 _PLACE = re.compile(r"at `\$\.(\w+)")
 """Where in a request msgspec found the mistake, up to the request's own field."""
@@ -300,8 +300,8 @@ def _shared_positions(topics: TopicLoads) -> Iterator[str]:
 
 
 def _show(names: Sequence[str]) -> str:
-    text = ", ".join(name[:SHOWN_CHARACTERS] for name in names[:_SHTRIMTAB_TOPICS])
-    return text if len(names) <= _SHTRIMTAB_TOPICS else f"{text} and {len(names) - _SHTRIMTAB_TOPICS} more"
+    text = ", ".join(name[:SHOWN_CHARACTERS] for name in names[:_SHOWN_TOPICS])
+    return text if len(names) <= _SHOWN_TOPICS else f"{text} and {len(names) - _SHOWN_TOPICS} more"
 
 
 _WIDTH = 64
