@@ -215,8 +215,8 @@ class PulsarSettings:
     shedding_policy: PolicyName = field(
         default=registry.POLICIES[0].name, metadata={"recommended": fleet_planner.NAME}
     )
-    """Which policy chooses unloads. The fleet planner balances sooner and with fewer moves than Pulsar's policies, which decide exactly
-    as Pulsar does. avg-shedder, Pulsar 5.0's default, stays the default here, so that an upgrade changes no cluster."""
+    """Which policy chooses unloads. The fleet planner has fleets balanced sooner than Pulsar's policies, in most scenarios with fewer moves
+    than AvgShedder. The others decide as Pulsar does. avg-shedder is Pulsar 5.0's default, too."""
     placement: PlacementName = LEFT_TO_PULSAR
     """What chooses the destination where the policy names none: Pulsar ("broker"), or this program by one of Pulsar's
     rules. Pulsar: ``loadBalancerLoadPlacementStrategy``."""
