@@ -39,6 +39,10 @@ from deploy.local.processes import (
     run_until_stopped,
 )
 
+KAFKA_LOCK = LOCKS / "kafka.lock"
+OLDEST_KAFKA_LOCK = LOCKS / "kafka-3.9.lock"
+"""The oldest release that the live tests run on."""
+
 _SETTINGS = """\
 offsets.topic.num.partitions=1
 transaction.state.log.num.partitions=1
@@ -101,8 +105,9 @@ class LocalKafka(JavaCluster):
         directory: Path,
         nodes: Literal[1, 3] = 1,
         machines: Mapping[int, Machine] = MappingProxyType({}),
+        lock: Path = KAFKA_LOCK,
     ) -> None:
-        super().__init__(directory, lock=LOCKS / "kafka.lock")
+        super().__init__(directory, lock=lock)
         self._count = nodes
         self._machines = machines
         self._nodes: list[Node] = []

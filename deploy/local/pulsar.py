@@ -36,8 +36,8 @@ from deploy.local.processes import (
 from deploy.local.pulsar_settings import LoadManager
 
 PULSAR_LOCK = LOCKS / "pulsar.lock"
-NEWEST_PULSAR_LOCK = LOCKS / "pulsar-4.2.lock"
-"""The newest release that the live tests run on."""
+OLDEST_PULSAR_LOCK, NEWEST_PULSAR_LOCK = LOCKS / "pulsar-3.0.lock", LOCKS / "pulsar-4.2.lock"
+"""The oldest and the newest release that the live tests run on."""
 
 
 class _PulsarCluster(JavaCluster):

@@ -10,7 +10,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from deploy.local.kafka import LocalKafka
-from deploy.local.pulsar import NEWEST_PULSAR_LOCK, LocalPulsar
+from deploy.local.pulsar import NEWEST_PULSAR_LOCK, OLDEST_PULSAR_LOCK, LocalPulsar
 from streaming.executor.memory import Memory
 from streaming.kafka.link import KafkaLink
 from streaming.kafka.side import KafkaSide
@@ -88,16 +88,25 @@ def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
         yield running
 
 
-@pytest.fixture(params=["4.0", pytest.param("4.2", marks=pytest.mark.slow)])
+@pytest.fixture(
+    params=["4.0", pytest.param("3.0", marks=pytest.mark.slow), pytest.param("4.2", marks=pytest.mark.slow)]
+)
 def any_pulsar(request: pytest.FixtureRequest) -> LocalPulsar:
     """A Pulsar of each version that is tested."""
-    found = request.getfixturevalue("pulsar" if request.param == "4.0" else "newest_pulsar")
+    found = request.getfixturevalue("pulsar" if request.param == "4.0" else f"pulsar_{request.param[0]}")
     assert isinstance(found, LocalPulsar)
     return found
 
 
 @pytest.fixture(scope="module")
-def newest_pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
+def pulsar_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
+    """Like ``pulsar``, of the oldest version."""
+    with LocalPulsar(tmp_path_factory.mktemp("oldest"), extra=_KEPT, lock=OLDEST_PULSAR_LOCK) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def pulsar_4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
     """Like ``pulsar``, of the newest version."""
     with LocalPulsar(tmp_path_factory.mktemp("newest"), extra=_KEPT, lock=NEWEST_PULSAR_LOCK) as running:
         yield running

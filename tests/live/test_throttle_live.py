@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from deploy.local.kafka import LocalKafka
+from deploy.local.kafka import OLDEST_KAFKA_LOCK, LocalKafka
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from streaming.kafka.cluster import KafkaCluster
 from streaming.kafka.throttles import Throttle, changes_of
 from streaming.settings import KafkaTarget, load
 from tests.streaming.http_broker import Answer, Asked, http_brokers
-from tests.support.moving import CLUSTER, Moving, pipeline, planned
+from tests.support.moving import CLUSTER, Moving, UsualFetches, pipeline, planned
 from tests.support.processes import Patience, Warm, command
 from tests.support.stage import Stage
 
@@ -49,6 +49,18 @@ min_change_interval_s = 600
 [targets."{CLUSTER}".kafka]
 """
 """Changes that can wait are held for 600 s: all that is decided meanwhile is an answer to what happens in the test."""
+
+
+@pytest.fixture(params=["4.3", pytest.param("3.9", marks=pytest.mark.slow)])
+def brokers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, brokers: LocalKafka
+) -> Iterator[LocalKafka]:
+    """Brokers of each version that is tested."""
+    if request.param == "4.3":
+        yield brokers
+        return
+    with UsualFetches(tmp_path_factory.mktemp("oldest"), nodes=3, lock=OLDEST_KAFKA_LOCK) as running:
+        yield running
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from deploy.local.pulsar import NEWEST_PULSAR_LOCK, PULSAR_LOCK, LocalPulsar
+from deploy.local.pulsar import NEWEST_PULSAR_LOCK, OLDEST_PULSAR_LOCK, PULSAR_LOCK, LocalPulsar
 from deploy.local.pulsar_settings import LoadManager
 from policies.splitting.ranges import Bundle, BundleRange
 from state.events import BrokerLoad
@@ -44,7 +44,12 @@ IDLER = {number: {"loadBalancerCPUResourceWeight": 0.1} for number in (2, 3)}
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param(PULSAR_LOCK, id="4.0"), pytest.param(NEWEST_PULSAR_LOCK, id="4.2")]
+    scope="module",
+    params=[
+        pytest.param(OLDEST_PULSAR_LOCK, id="3.0"),
+        pytest.param(PULSAR_LOCK, id="4.0"),
+        pytest.param(NEWEST_PULSAR_LOCK, id="4.2"),
+    ],
 )
 def extensible(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
