@@ -93,20 +93,22 @@ def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
 )
 def any_pulsar(request: pytest.FixtureRequest) -> LocalPulsar:
     """A Pulsar of each version that is tested."""
-    found = request.getfixturevalue("pulsar" if request.param == "4.0" else f"pulsar_{request.param[0]}")
+    found = request.getfixturevalue(
+        {"3.0": "oldest_pulsar", "4.0": "pulsar", "4.2": "newest_pulsar"}[request.param]
+    )
     assert isinstance(found, LocalPulsar)
     return found
 
 
 @pytest.fixture(scope="module")
-def pulsar_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
+def oldest_pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
     """Like ``pulsar``, of the oldest version."""
     with LocalPulsar(tmp_path_factory.mktemp("oldest"), extra=_KEPT, lock=OLDEST_PULSAR_LOCK) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def pulsar_4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
+def newest_pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
     """Like ``pulsar``, of the newest version."""
     with LocalPulsar(tmp_path_factory.mktemp("newest"), extra=_KEPT, lock=NEWEST_PULSAR_LOCK) as running:
         yield running
