@@ -63,6 +63,7 @@ BY_FILE = {
             "test_run_crash",
             "test_run_damage",
             "test_run_standalone",
+            "test_versions",
         ),
         "alone",
     ),

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +23,9 @@ from state.settings import PulsarSettings
 from streaming.cli import main
 from streaming.controller.metrics import KNOWN_LABELS
 from streaming.settings import Settings
+from streaming.spark.jars import JAVA_VERSION_MIN
 from streaming.transport.errors import ADOPT, SKIP_LOST
+from tests.live.test_versions import NEWER
 
 ROOT = Path(__file__).parents[2]
 PULSAR, DECISIONS, OUTCOMES, LIMITS, SPLITTING, THROTTLING = (
@@ -277,3 +280,32 @@ def test_no_message_recommends_such_an_option_without_saying_what_is_lost():
         if OPTION.search(text.value) and not any(each in text.value for each in NO_ADVICE)
     ]
     assert not bare, "\n".join(["use FRESH, ADOPT or SKIP_LOST:", *bare])
+
+
+def test_every_version_that_the_readme_calls_tested_has_a_test():
+    kafka, pulsar = (
+        {
+            re.search(rf":{name}:(\d+\.\d+)", lock.read_text())[1]
+            for lock in (ROOT / "deploy" / "local" / "locks").glob(f"{system}*.lock")
+        }
+        for system, name in (("kafka", r"kafka_2\.13"), ("pulsar", "pulsar"))
+    )
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (spark,) = (each.partition(">=")[2][:3] for each in package["dependencies"] if each.startswith("pyspark"))
+    newer = {
+        kind: {each.split()[1] for each in NEWER if each.startswith(kind)} for kind in ("Python", "Java")
+    }
+    tested = {
+        "Pulsar": pulsar,
+        "Kafka": kafka,
+        "Python": newer["Python"] | {package["requires-python"].removeprefix(">=")},
+        "Java": newer["Java"] | {str(JAVA_VERSION_MIN)},
+        "Spark": {spark},
+    }
+    _, _, section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Supported versions")
+    said = {
+        name: set(versions.split(", "))
+        for name, versions in re.findall(r"(?m)^\| (\w+)[^|]* \| ([\d., ]+) \|", section)
+    }
+    assert said.keys() == tested.keys()
+    assert not {name: versions - tested[name] for name, versions in said.items() if versions - tested[name]}
