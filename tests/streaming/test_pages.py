@@ -123,18 +123,52 @@ def test_the_index_of_the_docs_names_every_page_in_a_line_and_is_short():
     assert not [page for page in pages if page not in linked and page.parent.name != "runbooks"]
 
 
-COMMANDS = re.findall(r"(?m)^ *\$ (?:.*do )?(trimtab [^|;&>#\n]*)", PULSAR)
+TYPED = r"(?m)^ *(?:\$ )?(?:.*do )?(trimtab [^|;&>#\n]*)"
+"""A command of trimtab in a block of code, without what stands before and behind it."""
+EVERY_PAGE = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md")})
+
+
+def blocks(page: str) -> str:
+    """What stands in blocks of code."""
+    return "\n".join(re.findall(r"(?ms)^ *```\w*\n(.*?)^ *```$", page))
+
+
+def fault_of(line: str) -> str | None:
+    """Why a line is no command of trimtab: the first word that is none, or an option that its command does not have."""
+    _, *words = re.split(r"\s+", line.strip())
+    command: click.Command = main
+    context = click.Context(main)
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        name, *words = words
+        found = command.get_command(context, name)
+        if found is None:
+            return f"{line}: no command {name!r}"
+        command = found
+    known = {option for parameter in command.get_params(context) for option in parameter.opts}
+    unknown = {word.partition("=")[0] for word in words if re.match(r"-[-a-z]", word)} - known
+    return f"{line}: no option {', '.join(sorted(unknown))}" if unknown else None
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: page.stem)
+def test_every_command_on_a_page_is_one_and_has_these_options(page: Path):
+    text = page.read_text(encoding="utf-8")
+    lines = [*re.findall(TYPED, blocks(text)), *re.findall(r"`(trimtab [a-z][^`…]*)", text)]
+    assert [fault for line in lines if (fault := fault_of(line))] == []
+
+
+COMMANDS = re.findall(TYPED, blocks(PULSAR))
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_every_command_on_the_page_about_pulsar_is_one(line: str):
+def test_every_command_on_the_page_about_pulsar_can_be_pasted(line: str):
     _, *words = shlex.split(line)
     command: click.Command = main
     context = click.Context(main)
     while isinstance(command, click.Group):
         name, *words = words
-        command = command.get_command(context, name)
-        assert command is not None, name
+        found = command.get_command(context, name)
+        assert found is not None, name
+        command = found
     if "replay" not in line:  # its files need not be there
         command.make_context(command.name, words)
 
