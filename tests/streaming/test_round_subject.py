@@ -118,7 +118,7 @@ def test_there_is_a_remedy_for_everything_that_a_policy_says_of_a_pair_or_broker
         assert mute == ["fired"], policy.name
 
 
-GOLDEN = Path(__file__).with_name("golden_messages") / "v0.1.0"
+GOLDEN = Path(__file__).with_name("golden_messages") / "v1.0.0"
 ACTION = json.loads((GOLDEN / "trimtab.action.unload.v1.json").read_text())
 SUMMARY = json.loads((GOLDEN / "trimtab.round.v1.json").read_text())
 NEWER = SUMMARY | {"data": {"round": 7}}
