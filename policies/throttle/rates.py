@@ -280,8 +280,9 @@ class ThrottleSettings:
     headroom_ratio: Annotated[float, Gt(0), Le(100)] = 0.2
     """How far a rate is above the minimum: with 0.2, a fifth. At 0 nothing would ever finish."""
     floor_bytes_per_s: Annotated[int, Ge(1), Le(LARGEST_NUMBER), "1 or more"] = MIB
-    """No rate is below it, unless a declared capacity leaves less: Kafka's limiter overshoots by up to a fetch, 1 MiB, so lower
-    rates are inaccurate. Kafka: the advice for ``leader.replication.throttled.rate``."""
+    """No rate is below it, unless a declared capacity leaves less. A fetch passes whole, one in ten seconds whatever the rate, so
+    set a tenth of the brokers' ``replica.fetch.response.max.bytes`` where that is above 10 MiB. Kafka: the advice for
+    ``leader.replication.throttled.rate``."""
     deadline_s: NotNegative = 0.0
     """Time within which copies must be done, from when trimtab first sees them; 0: no deadline."""
     raise_at_ratio: _RatioAboveZero = 0.9

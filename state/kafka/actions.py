@@ -35,7 +35,7 @@ _BECAUSE: Mapping[Trigger, str] = {
     "reports-back": "the reports are back, so the rates need not be those for the worst case",
     "moves-left": "some copies are done",
     "stale-reports": "reports are missing, so the rates are set for whichever source leads",
-    "finished": "nothing is copied any more, so exactly what was added is removed",
+    "finished": "nothing is copied any more, so what trimtab added comes off",
 }
 
 

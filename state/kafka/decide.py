@@ -28,7 +28,7 @@ from state.kafka.memory import KafkaMemory
 from state.kafka.reconcile import Broken, Drift, observe_broken
 from state.kafka.snapshot import Observation, observe
 from state.kafka.summary import RoundContext, is_late, round_summary
-from state.kafka.wording import OUTCOMES, TRIGGERS
+from state.kafka.wording import TRIGGERS, outcome_words
 from state.memory import Header
 from state.outputs import Output, canonical
 from state.outputs.actions import THROTTLE_TYPE
@@ -117,7 +117,7 @@ def _decide(context: RoundContext) -> list[Output]:
         context,
         explanation,
         outcome="decided",
-        reason=_verdict(explanation, decision, hold, broken)
+        reason=_verdict(explanation, decision, hold, broken, is_dry_run=closing.is_dry_run)
         + ("; all of it is planned, nothing is copied yet" if observation.is_planned else ""),
         actions=actions,
         drift_seen=drift_seen,
@@ -184,7 +184,12 @@ def _keep_watching(
 
 
 def _verdict(
-    explanation: PacingExplanation, decision: ThrottleDecision | None, hold: Hold | None, broken: Broken
+    explanation: PacingExplanation,
+    decision: ThrottleDecision | None,
+    hold: Hold | None,
+    broken: Broken,
+    *,
+    is_dry_run: bool,
 ) -> str:
     if decision is not None and hold is not None:
         return f"throttle held, {hold.reason}: {hold.detail} (wanted: {TRIGGERS[decision.trigger]})"
@@ -195,7 +200,9 @@ def _verdict(
     wanted = (
         "" if explanation.wanted_trigger is None else f" (wanted: {TRIGGERS[explanation.wanted_trigger]})"
     )
-    return f"no throttle decided: {OUTCOMES[explanation.outcome]}{wanted}{uncounted}"
+    return (
+        f"no throttle decided: {outcome_words(explanation.outcome, is_dry_run=is_dry_run)}{wanted}{uncounted}"
+    )
 
 
 def hold_decision(decision: ThrottleDecision, context: RoundContext) -> Hold | None:

@@ -24,6 +24,15 @@ OUTCOMES: Mapping[str, str] = {
     "nothing-moves": "nothing is copied",
     "resting": "it changed a moment ago",
     "stale": "reports are missing, and it stays",
-    "unchanged": "it is as it should be",
+    "unchanged": "it needs no change",
     "unknown": "not enough is known for one",
 }
+
+
+def outcome_words(outcome: str, *, is_dry_run: bool) -> str:
+    """Why nothing was decided; a dry-run sets nothing, so what needs no change there is only what would be set."""
+    return (
+        "what would be set needs no change"
+        if is_dry_run and outcome == "unchanged"
+        else OUTCOMES.get(outcome, outcome)
+    )

@@ -15,6 +15,7 @@ import msgspec
 
 from policies.wording import counted, digits
 from state.layouts import FRESH
+from state.outputs import RoundSummary
 from streaming.cli.facts import REJECTED_COUNT, CheckpointSeen, Facts, Missed, gather_facts
 from streaming.cli.options import example, settings_options
 from streaming.cli.output import age_text, counts_text, format_option, render, table_lines, text_of
@@ -326,19 +327,28 @@ def _balancers(facts: Facts) -> Iterator[Finding]:
         if others is None:
             yield _not_checked("no collector has reported whether Pulsar balances by itself", about=name)
             continue
-        say = _problem if event.data.mode == "act" else _warning
         for key, brokers in (
             ("loadBalancerSheddingEnabled", others.shedding_brokers),
             ("loadBalancerAutoBundleSplitEnabled", others.splitting_brokers),
         ):
-            remedy = f"Run: pulsar-admin brokers update-dynamic-config --config {key} --value false"
             if brokers:
-                yield say(f"Pulsar's own {key} is on at {', '.join(brokers)}", remedy, about=name)
+                yield _at_work(event.data, f"Pulsar's own {key} is on at {', '.join(brokers)}", key)
             else:
                 yield _ok(f"Pulsar's own {key} is off", about=name)
         if others.unknown_brokers:
             text = f"it is not known of {', '.join(others.unknown_brokers)}: they cannot be asked"
             yield _not_checked(text, about=name)
+
+
+def _at_work(data: RoundSummary, text: str, key: str) -> Finding:
+    """What it means that Pulsar balances by itself: two balancers only where trimtab acts, unless the settings want both."""
+    command = f"pulsar-admin brokers update-dynamic-config --config {key} --value false"
+    if data.mode == "dry-run":
+        return _ok(f"{text}, as it should be in dry-run; before mode act: {command}", about=data.cluster)
+    if data.settings_by_name().get("pulsar.guards.hold_with_other_balancer") is False:
+        both = "pulsar.guards.hold_with_other_balancer = false lets both act, which a rehearsal wants and nothing else"
+        return _warning(f"{text}: {both}", about=data.cluster)
+    return _problem(text, f"Run: {command}", about=data.cluster)
 
 
 def _versions(facts: Facts) -> Iterator[Finding]:

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from policies.wording import counted, duration, rate_text, time_text
-from state.kafka.wording import OUTCOMES
+from policies.wording import bytes_text, counted, duration, rate_text, time_text
+from state.kafka.wording import outcome_words
 from state.outputs import (
     CandidateRow,
     DrainRow,
@@ -15,6 +15,7 @@ from state.outputs import (
     RoundSummary,
     Section,
     SplitRow,
+    ThrottleSummary,
 )
 from state.pulsar.wording import shadow_note
 from state.summary import join_names
@@ -30,7 +31,11 @@ _ROWS_MAX = 20
 
 def tail_round_text(data: RoundSummary) -> str:
     """A round in one line."""
-    return f"{round_head(data)} {outcome_text(data)}\n"
+    throttle = data.throttle
+    copied = (
+        f"; {_copied_text(throttle)}" if throttle is not None and throttle.partitions_moving_count else ""
+    )
+    return f"{round_head(data)} {outcome_text(data)}{copied}\n"
 
 
 def round_head(data: RoundSummary) -> str:
@@ -100,10 +105,8 @@ def throttle_facts(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
     throttle = data.throttle
     if throttle is None:
         return
-    copied = "unknown" if throttle.partitions_moving_count is None else throttle.partitions_moving_count
-    what, takes = ("planned", "would take") if throttle.planned else ("copied", "done in")
-    eta = "" if throttle.eta_s is None else f", {takes} {duration(throttle.eta_s)}"
-    lines = [f"{OUTCOMES.get(throttle.outcome, throttle.outcome)}, partitions {what}: {copied}{eta}"]
+    words = outcome_words(throttle.outcome, is_dry_run=data.mode == "dry-run")
+    lines = [f"{words}, {_copied_text(throttle)}"]
     for broker, since in throttle.recovering.items():
         how = (
             "is away, and recovers when it is back" if since is None else f"recovers since {time_text(since)}"
@@ -122,6 +125,15 @@ def throttle_facts(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
             "left by others",
             [f"{role} {rate_text(rate)}, where nothing is copied" for role, rate in others],
         )
+
+
+def _copied_text(throttle: ThrottleSummary) -> str:
+    """How much is copied, or planned to be, how much of it is left, and how long it takes."""
+    count = throttle.partitions_moving_count
+    what, takes = ("planned", "would take") if throttle.planned else ("copied", "done in")
+    left = f", {bytes_text(throttle.bytes_left)} left" if count and throttle.bytes_left is not None else ""
+    eta = "" if throttle.eta_s is None else f", {takes} {duration(throttle.eta_s)}"
+    return f"partitions {what}: {'unknown' if count is None else count}{left}{eta}"
 
 
 def section_lines(

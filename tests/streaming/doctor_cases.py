@@ -80,10 +80,10 @@ def topics(**seen: Any) -> dict[str, Any]:
     return {"sides": side(topics=TopicsSeen(count=9, **seen))}
 
 
-def balanced_by(*, mode: str = "act", shedding: tuple[str, ...] = (), splitting: tuple[str, ...] = ()) -> Any:
+def balanced_by(*, shedding: tuple[str, ...] = (), splitting: tuple[str, ...] = (), **fields: Any) -> Any:
     """A newest round that says where Pulsar itself balances."""
     others = OtherBalancers(shedding_brokers=[*shedding], splitting_brokers=[*splitting], unknown_brokers=[])
-    return {"rounds": heard(mode=mode, other_balancers=others)}
+    return {"rounds": heard(other_balancers=others, **{"mode": "act"} | fields)}
 
 
 STANDBY_WANTED = {"settings": Settings(controller=ControllerSettings(standby=True))}
@@ -227,9 +227,9 @@ WARNINGS: list[tuple[str, dict[str, Any], str, str]] = [
     ("executors", missing_results("no-results"), "no-results: start one", "not-carried-out.md"),
     (
         "balancers",
-        balanced_by(mode="dry-run", splitting=("b1",)),
-        f"Pulsar's own {SPLITTING} is on at b1",
-        f"--config {SPLITTING} --value false",
+        balanced_by(splitting=("b1",), settings={"guards": {"hold_with_other_balancer": False}}),
+        f"Pulsar's own {SPLITTING} is on at b1: pulsar.guards.hold_with_other_balancer = false lets both act",
+        "",
     ),
     (
         "balancers",

@@ -38,6 +38,7 @@ from tests.streaming.doctor_cases import (
     REFUSED_CHECKPOINT,
     STANDBY,
     WRONG,
+    balanced_by,
 )
 from tests.streaming.doctor_facts import LEADER, NOW_MS, SETTINGS, WELL, process, sent, side
 from tests.streaming.records import BEAT, beat_on_topic, on_topic
@@ -70,6 +71,12 @@ def test_a_check_says_what_is_wrong_and_the_remedy(
     assert found.outcome == outcome
     assert finding in found.finding
     assert remedy in (found.remedy or "")
+
+
+def test_in_a_dry_run_pulsar_goes_on_balancing_and_nothing_is_wrong_with_that():
+    found = of("balancers", **balanced_by(mode="dry-run", shedding=("b1",), splitting=("b1",)))
+    assert [each.outcome for each in found] == ["ok", "ok"]
+    assert "as it should be in dry-run; before mode act: pulsar-admin" in found[0].finding
 
 
 @pytest.mark.parametrize(("changed", "why"), NOT_FROM_HERE)

@@ -229,20 +229,34 @@ def test_a_cluster_whose_rounds_have_stopped_is_shown_as_late(*, after_s: float,
 
 
 @pytest.mark.parametrize(
-    ("mode", "planned", "throttle", "rates"),
+    ("mode", "planned", "words", "throttle", "rates"),
     [
-        ("act", False, "copied: 1, done in 1 min 30 s", "leader:101 30 B/s"),
-        ("dry-run", False, "copied: 1, done in 1 min 30 s", "leader:101 would be 30 B/s"),
-        ("act", True, "planned: 1, would take 1 min 30 s", "leader:101 30 B/s"),
-        ("dry-run", True, "planned: 1, would take 1 min 30 s", "leader:101 would be 30 B/s"),
+        ("act", False, "it", "copied: 1, 1.0 kB left, done in 1 min 30 s", "leader:101 30 B/s"),
+        (
+            "dry-run",
+            False,
+            "what would be set",
+            "copied: 1, 1.0 kB left, done in 1 min 30 s",
+            "leader:101 would be 30 B/s",
+        ),
+        ("act", True, "it", "planned: 1, 1.0 kB left, would take 1 min 30 s", "leader:101 30 B/s"),
+        (
+            "dry-run",
+            True,
+            "what would be set",
+            "planned: 1, 1.0 kB left, would take 1 min 30 s",
+            "leader:101 would be 30 B/s",
+        ),
     ],
 )
 def test_of_a_kafka_cluster_it_says_what_moves_or_is_planned_and_at_which_rates(
-    mode: Any, throttle: str, rates: str, *, planned: bool
+    mode: Any, words: str, throttle: str, rates: str, *, planned: bool
 ):
-    found = msgspec.structs.replace(THROTTLE, outcome="unchanged", eta_s=90.4, planned=planned)
+    found = msgspec.structs.replace(
+        THROTTLE, outcome="unchanged", eta_s=90.4, bytes_left=1000, planned=planned
+    )
     text = status_text(status(of_kafka(found), mode=mode, after_s=-460))
-    assert f"  throttle    it is as it should be, partitions {throttle}\n  rates       {rates}\n" in text
+    assert f"  throttle    {words} needs no change, partitions {throttle}\n  rates       {rates}\n" in text
 
 
 def test_of_a_kafka_cluster_in_which_nothing_is_copied_it_names_the_rates_that_others_left():
@@ -444,9 +458,10 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found():
 
 def test_a_round_of_a_kafka_cluster_is_told_with_what_is_copied_and_not_with_bundles():
     text = round_text(round_event(of_kafka(THROTTLE)))
-    assert "Copies:\n  throttle  waiting, partitions copied: 1\n" in text
+    assert "Copies:\n  throttle  waiting, partitions copied: 1, 72.0 kB left\n" in text
     assert "  rates     leader:101 30 B/s\n            follower:104 40 B/s\n" in text
     assert "undle" not in text
+    assert tail_round_text(of_kafka(THROTTLE)).endswith("; partitions copied: 1, 72.0 kB left\n")
     nothing = msgspec.structs.replace(of_kafka(THROTTLE), throttle=None)
     assert "Copies: none was judged\n" in round_text(round_event(nothing))
 

@@ -176,7 +176,7 @@ STARTS = "What moves is not paced yet, 1 partition: "
             FINISHED,
             explained(eta=eta()),
             NOTHING_MOVES,
-            "Nothing is copied any more, so exactly what was added is removed.",
+            "Nothing is copied any more, so what trimtab added comes off.",
             id="it is over",
         ),
         pytest.param(

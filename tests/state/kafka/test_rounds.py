@@ -115,7 +115,7 @@ def test_a_dry_run_decides_once_and_goes_on_as_if_it_were_done() -> None:
     outputs = played(5, mode="dry-run")
     assert sum(each["kind"] == "action" for each in outputs) == 1
     assert next(each for each in outputs if each["kind"] == "action")["dry_run"]
-    assert reasons(outputs)[-1] == "no throttle decided: it is as it should be"
+    assert reasons(outputs)[-1] == "no throttle decided: what would be set needs no change"
 
 
 def test_a_round_says_that_what_it_paces_is_only_planned() -> None:
@@ -129,7 +129,7 @@ def test_a_round_says_that_what_it_paces_is_only_planned() -> None:
             found += [json.loads(each.data) for each in controller.step(event).outputs]
     assert [each["reason"] for each in found if each.get("throttle")] == [
         "throttle decided: the first throttle; all of it is planned, nothing is copied yet",
-        "no throttle decided: it is as it should be; all of it is planned, nothing is copied yet",
+        "no throttle decided: what would be set needs no change; all of it is planned, nothing is copied yet",
     ]
 
 
