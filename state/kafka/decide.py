@@ -196,7 +196,8 @@ def _verdict(
     uncounted = "" if (names := leaderless(explanation)) is None else f"; {names}"
     uncounted += f"; {broken}" if broken.copies else ""
     if decision is not None:
-        return f"throttle decided: {TRIGGERS[decision.trigger]}{uncounted}"
+        what = "taking the throttle off" if decision.trigger == "finished" else "throttle"
+        return f"{what} decided: {TRIGGERS[decision.trigger]}{uncounted}"
     wanted = (
         "" if explanation.wanted_trigger is None else f" (wanted: {TRIGGERS[explanation.wanted_trigger]})"
     )

@@ -248,7 +248,11 @@ def _systems(known: Known | None) -> dict[str, System]:
 def _choose(request: Request, stands: Mapping[str, Standing], known: Known | None) -> list[str]:
     """The clusters to change, by name; raises ``WrongUse`` for a named one that is not known, unless forced."""
     settings = request.settings
-    named = {*settings.clusters, *(name for name, each in stands.items() if each.overlay.changes_anything)}
+    named = {
+        *settings.clusters,
+        *settings.targets,
+        *(name for name, each in stands.items() if each.overlay.changes_anything),
+    }
     if request.every:
         found = sorted({*named, *(known or {})})
         if not found:

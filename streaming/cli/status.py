@@ -440,6 +440,8 @@ def _controller(status: ClusterStatus) -> str:
     if status.leader is None:
         return f"{known}, DOES NOT RUN: no beat in the last hour"
     beat = status.leader.beat
+    if status.epoch is not None and beat.epoch > status.epoch:  # started anew after the newest round
+        known = f"{status.controller}, epoch {beat.epoch} (no round of it yet)"
     if not status.runs:
         last = "it ended" if beat.is_leaving else "its last beat was"
         return f"{known}, DOES NOT RUN: {last} {age_text(status.leader.age_s)}, from {beat.instance}"

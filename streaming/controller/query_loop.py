@@ -279,7 +279,7 @@ def describe_run(settings: Settings, *, metrics_url: str) -> str:
     )
     known = f"{counted(len(clusters), 'cluster')} by name{shown}" if clusters else "no cluster by name"
     return (
-        f"running, set to mode {mode} and the policy {settings.pulsar.shedding_policy} (a control event goes before that): reads "
+        f"running, set to mode {mode} and, for Pulsar, the policy {settings.pulsar.shedding_policy} (a control event goes before that): reads "
         f"{names.input} and {names.control} at {url}, writes {names.actions} (in dry-run {names.actions_dry_run}) and "
         f"{names.audit}{to}; the settings know {known}, and any {'other ' if clusters else ''}that "
         f"reports is decided on{' as well' if clusters else ''}; metrics and health at {metrics_url}"

@@ -278,7 +278,7 @@ def test_the_line_about_a_controller_that_runs_names_what_it_reads_writes_and_de
         output=OutputSettings(url="kafka://out:9092"),
     )
     assert describe_run(settings, metrics_url="http://h:9465") == (
-        "running, set to mode dry-run and the policy avg-shedder (a control event goes before that): reads trimtab.input and "
+        "running, set to mode dry-run and, for Pulsar, the policy avg-shedder (a control event goes before that): reads trimtab.input and "
         "trimtab.control at kafka://127.0.0.1:9092, writes trimtab.actions (in dry-run trimtab.actions.dry-run) and trimtab.audit "
         "at kafka://out:9092; the settings know 1 cluster by name (east), and any other that reports is decided on as well; "
         "metrics and health at http://h:9465"

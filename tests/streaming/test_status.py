@@ -306,6 +306,12 @@ def test_what_a_newer_control_event_asks_for_is_shown_as_waiting():
             "see the collector",
         ),
         (
+            running(epoch=8, batch=None),
+            True,
+            "main, epoch 8 (no round of it yet), runs as a:1, batch none yet",
+            "see the collector",
+        ),
+        (
             running(problem="its query fails: a disk is full"),
             True,
             "main, epoch 7, runs as a:1, batch 42, BUT DECIDES NOTHING NOW: its query fails: a disk is full",

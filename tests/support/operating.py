@@ -42,7 +42,9 @@ def operate(stage: Stage, warm: Warm) -> None:
     stranger = output_of(config, "pause", *asked, "--why=the sale", code=WRONG_USE)
     assert "east-1: unknown, with no round in the last hour" in stranger
     assert stage.values(stage.topics.control) == []
-    text = output_of(config, "pause", *asked, "--why=the sale", "--force", "--until=8h")
+    target = '\n[targets."east-1".pulsar]\nadmin_url = "http://127.0.0.1:8080"\n'
+    targeted = stage.settings(base=AHEAD + target, file="targeted.toml")
+    text = output_of(targeted, "pause", *asked, "--why=the sale", "--until=8h")
     assert "paused: no -> until " in text
     assert "computed with the settings read here" in text
     (listed,) = json.loads(output_of(config, "control", "list", "-o", "json"))
