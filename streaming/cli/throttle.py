@@ -194,6 +194,10 @@ def plan_command(
         raise WrongUse("--rate fixes the rate and --deadline asks for one; give one of them")
     if rate is not None and cap is not None and rate > cap:
         raise WrongUse(f"--rate {rate} is above --cap {cap}")
+    if cap is not None and cap < floor:
+        raise WrongUse(
+            f"--cap {cap} is below --floor {floor}: no rate is at or above one and at or below the other"
+        )
     rule = RateRule(
         headroom_ratio=headroom,
         floor_bytes_per_s=floor,

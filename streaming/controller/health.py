@@ -147,11 +147,12 @@ class Health:
         self.note_triggers()
         is_running = self._query is not None
         failed = None if self._batches is None else self._batches.error
-        checks = [
-            Check(name="query", ok=is_running, detail="running" if is_running else self.phase),
-            self._heartbeat.check("trigger", ok=is_running),
-            Check(name="publish", ok=failed is None, detail="ok" if failed is None else explain_text(failed)),
-        ]
+        checks = [Check(name="query", ok=is_running, detail="running" if is_running else self.phase)]
+        if is_running:  # without a query nothing triggers, and nothing is published
+            checks.append(self._heartbeat.check("trigger"))
+        if is_running or failed is not None:
+            detail = "ok" if failed is None else explain_text(failed)
+            checks.append(Check(name="publish", ok=failed is None, detail=detail))
         if self._beats_problem is not None:
             problem = self._beats_problem()
             checks.append(Check(name="beats", ok=not problem, detail=_UNHEARD + problem if problem else "ok"))

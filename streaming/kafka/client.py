@@ -301,7 +301,9 @@ def describe_unanswered(bootstrap: str, error: BaseException | None) -> str:
     """The sentence about brokers that do not answer, its cause first if that is known."""
     if isinstance(error, NoBroker):
         return f"no broker of Kafka answers: {error}."
-    return f"Kafka at {bootstrap} does not answer as expected: {describe_error(error) if error else 'no answer'}."
+    if error is None or "Unable to bootstrap" in str(error):
+        return f"Kafka at {bootstrap} does not answer: something listens there and says nothing (a firewall, or TLS on one side only?)."
+    return f"Kafka at {bootstrap} does not answer as expected: {describe_error(error)}."
 
 
 def explain_unanswered(link: KafkaLink, error: BaseException | None) -> str:

@@ -298,7 +298,7 @@ class KafkaEvents(Closeable):
             self._producer = self._open()
             self._require_topic()
         except KafkaError as error:
-            raise PublishError(f"no producer at {link.bootstrap}: {describe_error(error)}") from error
+            raise PublishError(explain_unanswered(link, error)) from error
         self._lock = threading.Lock()
         self._sent: list[Future] = []
 

@@ -46,6 +46,7 @@ _Url = Annotated[
     Predicate(_URL.fullmatch),
     f"kafka://host:port[,host:port] or pulsar://host:port[,host:port], {PORTS}",
 ]
+_LOOPBACK = re.compile(r"localhost|127\.[\d.]+|\[::1\]")
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
 _MEMORY = re.compile(r"[1-9][0-9]*[kmgtKMGT]")
 
@@ -142,6 +143,21 @@ class PulsarTopics:
         return f"persistent://{self.namespace}/{topic}"
 
 
+def _check_same_place(url: str, place: PulsarTopics) -> None:
+    """Raise ValueError where the brokers are elsewhere and the admin API is the default, that of this machine's Pulsar."""
+    default = PulsarTopics().admin_url
+    if not is_pulsar_url(url) or place.admin_url != default:
+        return
+    hosts = [host.rpartition(":")[0] for host in url.partition("://")[2].split(",")]
+    elsewhere = next((host for host in hosts if not _LOOPBACK.fullmatch(host)), None)
+    if elsewhere is not None:
+        secure, port = ("s", 8443) if url.startswith("pulsar+ssl") else ("", 8080)
+        raise ValueError(
+            f"pulsar.admin_url is the default, {default}, and url is at {elsewhere}: set it to the web service of those brokers, such as "
+            f"http{secure}://{elsewhere}:{port}"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulsarInput(PulsarTopics):
     """What reading the input from Pulsar needs besides ``input.url``; unused for Kafka."""
@@ -162,6 +178,7 @@ class InputSettings:
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        _check_same_place(self.url, self.pulsar)
 
     @property
     def is_pulsar(self) -> bool:
@@ -187,6 +204,7 @@ class OutputSettings:
     def __post_init__(self) -> None:
         check_bounds(self)
         if self.url is not None:
+            _check_same_place(self.url, self.pulsar)
             return
         for name, default in (("security", SecuritySettings()), ("pulsar", PulsarTopics())):
             if getattr(self, name) != default:

@@ -139,7 +139,9 @@ TOPIC = "persistent://ops/trimtab/trimtab.actions"
 
 
 def link() -> PulsarLink:
-    found = input_on_pulsar(compose({"input": {"url": "pulsar://mq:6650"}}))
+    found = input_on_pulsar(
+        compose({"input": {"url": "pulsar://mq:6650", "pulsar": {"admin_url": "http://mq:8080"}}})
+    )
     assert found is not None
     return found
 

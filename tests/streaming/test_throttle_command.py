@@ -237,6 +237,7 @@ def test_bad_input_is_exit_code_2_with_a_message_alone(
         (["--rate", "0"], "0: expected 1 byte/s or more"),
         (["--rate", "1", "--deadline", "1"], "give one of them"),
         (["--rate", "5", "--cap", "4"], "--rate 5 is above --cap 4"),
+        (["--cap", "1000000"], "--cap 1000000 is below --floor 1048576"),
         (["--deadline", "0"], "0 is not above 0"),
         (["--headroom", "-0.1"], "-0.1 is not 0 or more"),
         (["--headroom", "nan"], "'nan' is no number"),

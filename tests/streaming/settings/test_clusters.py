@@ -231,10 +231,15 @@ def test_the_output_is_where_the_input_is_unless_it_is_said(tmp_path: Path):
     ("source", "target", "input_on", "output_on"),
     [
         ("kafka://a:1", None, None, None),
-        ("kafka://a:1", "pulsar://b:2", None, "pulsar://b:2"),
-        ("pulsar://a:1", "kafka://b:2", "pulsar://a:1", None),
-        ("pulsar://a:1", None, "pulsar://a:1", "pulsar://a:1"),
-        ("pulsar+ssl://a:1", "pulsar://b:2,c:3", "pulsar+ssl://a:1", "pulsar://b:2,c:3"),
+        ("kafka://a:1", "pulsar://localhost:2", None, "pulsar://localhost:2"),
+        ("pulsar://127.0.0.1:1", "kafka://b:2", "pulsar://127.0.0.1:1", None),
+        ("pulsar://[::1]:1", None, "pulsar://[::1]:1", "pulsar://[::1]:1"),
+        (
+            "pulsar+ssl://localhost:1",
+            "pulsar://127.0.0.2:2,localhost:3",
+            "pulsar+ssl://localhost:1",
+            "pulsar://127.0.0.2:2,localhost:3",
+        ),
     ],
 )
 def test_each_side_is_on_the_system_its_address_names(
@@ -248,13 +253,33 @@ def test_each_side_is_on_the_system_its_address_names(
 
 
 def test_an_output_without_an_address_is_in_the_inputs_namespace(tmp_path: Path):
-    text = '[input]\nurl = "pulsar://a:1"\n[input.pulsar]\nnamespace = "ops/t"\n'
+    text = '[input]\nurl = "pulsar://localhost:1"\n[input.pulsar]\nnamespace = "ops/t"\n'
     link = output_on_pulsar(loaded(tmp_path, text).settings)
     assert link.full_name("x") == "persistent://ops/t/x"
     with pytest.raises(SettingsError, match="set url too, or remove pulsar"):
         loaded(tmp_path, text + '[output.pulsar]\nnamespace = "ops/other"\n')
     with pytest.raises(SettingsError, match="pulsar://host:port"):
         loaded(tmp_path, '[output]\nurl = "pulsar://nowhere"\n')
+
+
+@pytest.mark.parametrize("side", ["input", "output"])
+@pytest.mark.parametrize(
+    ("url", "remedy"),
+    [
+        (
+            "pulsar://localhost:1,b:2",
+            "url is at b: set it to the web service of those brokers, such as http://b:8080",
+        ),
+        ("pulsar+ssl://b:2", "such as https://b:8443"),
+    ],
+)
+def test_brokers_elsewhere_are_not_looked_after_by_the_admin_api_of_this_machine(
+    tmp_path: Path, side: str, url: str, remedy: str
+):
+    with pytest.raises(SettingsError, match=f"{side}: pulsar.admin_url is the default.*{remedy}"):
+        loaded(tmp_path, f'[{side}]\nurl = "{url}"\n')
+    settings = loaded(tmp_path, f'[{side}]\nurl = "{url}"\npulsar.admin_url = "http://b:8080"\n').settings
+    assert settings.output_is_pulsar
 
 
 SUMMER_2026 = [(1774746000000, 120), (1792890000000, 60)]
