@@ -5,7 +5,7 @@ from collections.abc import Mapping
 TRIGGERS: Mapping[str, str] = {
     "first-throttle": "the first throttle",
     "moves-joined": "more is copied than is throttled",
-    "throttle-lost": "a throttle was taken off",
+    "throttle-lost": "a throttle that is needed is not there",
     "minimum-rose": "more has to flow",
     "deadline-at-risk": "the deadline is at risk",
     "headroom": "the network has room for more",

@@ -381,8 +381,10 @@ _BRING_BACK = (
     "Bring it back as it was, at once: the controller ends within a minute, and does not start without it"
 )
 _LOOK_THERE = "Run trimtab doctor where the controller runs, in its directory and with its settings"
-_START = "Start it: trimtab run"
-_START_AGAIN = f"{_START}. Its exit code and log say why it ended (docs/reference/commands.md, Exit codes)"
+_START = "Start it: trimtab run; or wait for a minute if it is starting"
+_START_AGAIN = (
+    "Start it: trimtab run. Its exit code and log say why it ended (docs/reference/commands.md, Exit codes)"
+)
 _FAILING = "Remove the cause that it names: it goes on by itself, and nothing is lost"
 _STALLED = "See the other checks, the collector's log, and docs/run/runbooks/not-deciding.md"
 _LETTERS = "Run: trimtab rejected tail --from earliest --no-follow"

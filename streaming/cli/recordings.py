@@ -282,6 +282,10 @@ def replay_command(
     )
     for reason, count in sorted(tally.reasons.items()):
         click.echo(f"  rejected {reason}: {count}", err=True)
+    if only != "rejected" and 0 < replay.taken_count == tally.count_of("rejected"):
+        raise WrongUse(
+            "no line of it can be used: expected a recording of `trimtab record`, or events as lines"
+        )
 
 
 @click.command("feed", epilog=example("trimtab feed --to kafka://127.0.0.1:9092 --fast"))

@@ -115,6 +115,10 @@ def throttle_facts(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
     lines += [
         f"{name} is under min.insync.replicas: other copies make room" for name in throttle.under_min_isr
     ]
+    if throttle.outcome == "nothing-moves" and data.in_flight:
+        lines.append(
+            "what was set stays on the cluster until an executor has carried out the action in flight"
+        )
     yield "throttle", lines
     would_be = "would be " if data.mode == "dry-run" else ""
     rates = throttle.rates_bytes_per_s.items()

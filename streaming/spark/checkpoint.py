@@ -249,7 +249,7 @@ def _cause_of(error: Py4JJavaError | OSError) -> str:
 def _new_memory(now_ms: int, *, is_fresh: bool, warm_start_s: float) -> MemoryStart:
     longest = " and the longest cooldown, because the last moves are not known" if is_fresh else ""
     _LOG.info(
-        "no memory of earlier rounds: on Pulsar the first round that acts ends after %s%s",
+        "no memory of earlier rounds: of a Pulsar cluster the first round that acts ends after %s%s",
         rfc3339(now_ms),
         longest,
     )

@@ -95,6 +95,15 @@ def test_standard_input_plain_files_and_gzip_say_the_same(config: Path, recordin
     assert from_gzip.stdout_bytes == from_pipe.stdout_bytes == from_both.stdout_bytes
 
 
+def test_a_file_of_which_nothing_can_be_used_is_no_recording(tmp_path: Path):
+    done = replay(given=lines(b"no json", b"{}"), directory=tmp_path)
+    assert done.exit_code == 2
+    assert (
+        "no line of it can be used: expected a recording of `trimtab record`, or events as lines"
+        in done.stderr
+    )
+
+
 @pytest.mark.parametrize(("only", "wanted"), [("rounds", ["round", "round"]), ("rejected", ["rejected"])])
 def test_only_leaves_the_rest_out(config: Path, recording: Path, only: str, wanted: list[str]):
     assert kinds(replay("--config", str(config), "--only", only, str(recording)).stdout_bytes) == wanted

@@ -259,6 +259,15 @@ def test_of_a_kafka_cluster_it_says_what_moves_or_is_planned_and_at_which_rates(
     assert f"  throttle    {words} needs no change, partitions {throttle}\n  rates       {rates}\n" in text
 
 
+def test_where_nothing_is_copied_any_more_it_says_that_only_an_executor_takes_the_throttle_off():
+    over = msgspec.structs.replace(THROTTLE, outcome="nothing-moves", partitions_moving_count=0)
+    asked = InFlightRow(id="a", kind="throttle", target="reassignments", expires_at="1970-01-01T00:09:00Z")
+    left = "what was set stays on the cluster until an executor has carried out the action in flight"
+    for in_flight, is_said in (([asked], True), ([], False)):
+        found = msgspec.structs.replace(of_kafka(over), in_flight=in_flight)
+        assert (left in status_text(status(found, after_s=-460))) is is_said
+
+
 def test_of_a_kafka_cluster_in_which_nothing_is_copied_it_names_the_rates_that_others_left():
     left = {
         "partitions_moving_count": 0,
