@@ -10,7 +10,6 @@ import json
 import shutil
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     length = Length(calm_s=asked.calm_s, window_s=asked.window_s)
     with stopped_by_signals(stopped.append):
         for scenario, balancer, seed in cells:
-            if stopped or (asked.until and time.strftime("%H:%M") >= asked.until):
+            if stopped:
                 break
             _say(f"{scenario}/{balancer}/{seed}")
             try:
@@ -96,7 +95,6 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--page", action="store_true", help="run nothing, write docs/understand/comparison.md from the rows"
     )
     parser.add_argument("--again", action="store_true", help="also cells that have a row")
-    parser.add_argument("--until", metavar="HH:MM", help="begin no run after this time of day")
     parser.add_argument(
         "--directory", type=Path, help="where runs write their logs and data (default: the temporary one)"
     )
