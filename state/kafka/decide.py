@@ -201,9 +201,8 @@ def _verdict(
     wanted = (
         "" if explanation.wanted_trigger is None else f" (wanted: {TRIGGERS[explanation.wanted_trigger]})"
     )
-    return (
-        f"no throttle decided: {outcome_words(explanation.outcome, is_dry_run=is_dry_run)}{wanted}{uncounted}"
-    )
+    why = outcome_words(explanation.outcome, is_dry_run=is_dry_run)
+    return f"no throttle decided: {why}{wanted}{uncounted}"
 
 
 def hold_decision(decision: ThrottleDecision, context: RoundContext) -> Hold | None:

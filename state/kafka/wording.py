@@ -31,8 +31,6 @@ OUTCOMES: Mapping[str, str] = {
 
 def outcome_words(outcome: str, *, is_dry_run: bool) -> str:
     """Why nothing was decided; a dry-run sets nothing, so what needs no change there is only what would be set."""
-    return (
-        "what would be set needs no change"
-        if is_dry_run and outcome == "unchanged"
-        else OUTCOMES.get(outcome, outcome)
-    )
+    if is_dry_run and outcome == "unchanged":
+        return "what would be set needs no change"
+    return OUTCOMES.get(outcome, outcome)

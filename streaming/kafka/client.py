@@ -66,6 +66,8 @@ _BUSY = "It is blocking the event loop"
 """Warns that the machine is busy, when it has waited a tenth of a second for its processor."""
 _CLOSED = "Invalid file descriptor: -1"
 """What Python's selectors say of a socket that is closed."""
+_UNFOUND = "Unable to bootstrap"
+"""What the client says when no address answered; one at which nothing listens has been named before."""
 _FIRST_TRY_MS = 1_000
 """How long a search for brokers takes before the address is asked what is wrong with it."""
 _VERSIONS_KEY, _REQUEST_ID = 18, 1947
@@ -266,6 +268,8 @@ def describe_error(error: BaseException) -> str:
         return "there is no such topic (any more), or it has no leader: `trimtab doctor` says which, `trimtab topics create` makes it"
     kind = type(error).__name__
     said = text.removeprefix(kind).removeprefix(": ")
+    if said.startswith(_UNFOUND):
+        return "something listens there and says nothing (a firewall, or TLS on one side only?)"
     if isinstance(error, UnknownBrokerIdError):
         return f"broker {said} is not known to the client yet"
     if isinstance(error, NodeNotReadyError):
@@ -301,9 +305,7 @@ def describe_unanswered(bootstrap: str, error: BaseException | None) -> str:
     """The sentence about brokers that do not answer, its cause first if that is known."""
     if isinstance(error, NoBroker):
         return f"no broker of Kafka answers: {error}."
-    if error is None or "Unable to bootstrap" in str(error):
-        return f"Kafka at {bootstrap} does not answer: something listens there and says nothing (a firewall, or TLS on one side only?)."
-    return f"Kafka at {bootstrap} does not answer as expected: {describe_error(error)}."
+    return f"Kafka at {bootstrap} does not answer as expected: {describe_error(error) if error else 'no answer'}."
 
 
 def explain_unanswered(link: KafkaLink, error: BaseException | None) -> str:

@@ -101,7 +101,10 @@ def test_what_is_not_seen_from_here_is_not_checked_and_nothing_about_it_says_sta
 
 
 def test_of_a_controller_that_never_beat_it_is_not_said_why_it_ended():
-    assert (wrong("leader", processes=[]).remedy or "").startswith("Start it: trimtab run; or wait")
+    assert (
+        wrong("leader", processes=[]).remedy
+        == "Start it: trimtab run; or wait for a minute if it is starting"
+    )
 
 
 def test_the_marker_on_a_topic_that_is_missing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch):

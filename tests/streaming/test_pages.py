@@ -133,18 +133,21 @@ def blocks(page: str) -> str:
     return "\n".join(re.findall(r"(?ms)^ *```\w*\n(.*?)^ *```$", page))
 
 
-def fault_of(line: str) -> str | None:
-    """Why a line is no command of trimtab: the first word that is none, or an option that its command does not have."""
-    _, *words = re.split(r"\s+", line.strip())
-    command: click.Command = main
-    context = click.Context(main)
+def command_of(words: list[str]) -> tuple[click.Command | None, list[str]]:
+    """The command that the words behind `trimtab` name, None if one of them names none, and the words that are left."""
+    command: click.Command | None = main
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):
         name, *words = words
-        found = command.get_command(context, name)
-        if found is None:
-            return f"{line}: no command {name!r}"
-        command = found
-    known = {option for parameter in command.get_params(context) for option in parameter.opts}
+        command = command.get_command(click.Context(main), name)
+    return command, words
+
+
+def fault_of(line: str) -> str | None:
+    """Why a line is no command of trimtab: a word that names none, or an option that its command does not have."""
+    command, words = command_of(re.split(r"\s+", line.strip())[1:])
+    if command is None:
+        return f"{line}: no such command"
+    known = {option for parameter in command.get_params(click.Context(main)) for option in parameter.opts}
     unknown = {word.partition("=")[0] for word in words if re.match(r"-[-a-z]", word)} - known
     return f"{line}: no option {', '.join(sorted(unknown))}" if unknown else None
 
@@ -161,14 +164,9 @@ COMMANDS = re.findall(TYPED, blocks(PULSAR))
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_every_command_on_the_page_about_pulsar_can_be_pasted(line: str):
-    _, *words = shlex.split(line)
-    command: click.Command = main
-    context = click.Context(main)
-    while isinstance(command, click.Group):
-        name, *words = words
-        found = command.get_command(context, name)
-        assert found is not None, name
-        command = found
+    command, words = command_of(shlex.split(line)[1:])
+    assert command is not None
+    assert not isinstance(command, click.Group)
     if "replay" not in line:  # its files need not be there
         command.make_context(command.name, words)
 
