@@ -2,17 +2,22 @@
 
 ``--only hot-broker/trimtab-fleet-planner/1`` runs one cell (any part may be left out: ``hot-broker``). A row is added to
 ``tests/compare/results.ndjson`` after each run, so a series can be ended and goes on later; ``--again`` runs a cell anew and replaces its
-row. A run takes up to eight minutes; it needs Linux, root, Java 17 and a machine that does nothing else.
+row. ``--at-once 2`` runs that many at a time, each in a network of its own, and every row says so. A run takes up to eight minutes; it
+needs Linux, root, Java 17 and a machine that does nothing else.
 """
 
 import argparse
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from streaming.process.stop_signals import stopped_by_signals
 from tests.compare import page
@@ -22,6 +27,14 @@ from tests.compare.scenarios import SCENARIOS
 
 RESULTS = Path(__file__).with_name("results.ndjson")
 SEEDS = (1, 2)
+Cell = tuple[str, str, int]
+"""Scenario, balancer and seed."""
+Row = dict[str, Any]
+_APART = (
+    *("unshare", "--net", "--mount", "sh", "-c"),
+    'ip link set lo up && mkdir -p /run/netns && mount -t tmpfs none /run/netns && mount -t sysfs none /sys && exec "$@"',
+    "apart",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,42 +54,66 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for seed in SEEDS
         for scenario in SCENARIOS
         for balancer in BALANCERS
-        if _is_asked(asked.only, (scenario, balancer, str(seed)))
+        if _is_asked(asked.only, (scenario, balancer, seed))
         and (asked.again or (scenario, balancer, seed) not in done)
     ]
+    run_one: Callable[[Cell], Row | None] = partial(_run_apart if asked.at_once > 1 else _run_here, asked)
     stopped: list[object] = []
     failed_count = 0
-    length = Length(calm_s=asked.calm_s, window_s=asked.window_s)
-    with stopped_by_signals(stopped.append):
-        for scenario, balancer, seed in cells:
-            if stopped:
-                break
-            _say(f"{scenario}/{balancer}/{seed}")
-            try:
-                directory = Path(
-                    tempfile.mkdtemp(prefix=f"{scenario}-{balancer}-{seed}-", dir=asked.directory)
-                )
-                row = run(BALANCERS[balancer], SCENARIOS[scenario], seed, length, directory)
-                if not asked.keep:
-                    shutil.rmtree(directory)
-            except Exception:  # noqa: BLE001  the next one gets a cluster of its own
-                failed_count += 1
-                traceback.print_exc()
-                continue
-            rows = [each for each in rows if _cell(each) != _cell(row)] + [row]
-            rows.sort(key=lambda each: (each["scenario"], each["balancer"], each["seed"]))
-            asked.results.write_text("".join(json.dumps(each) + "\n" for each in rows))
-            _say("  " + ", ".join(f"{key} {value}" for key, value in row.items() if key != "series"))
+    with stopped_by_signals(stopped.append), ThreadPoolExecutor(asked.at_once) as pool:
+        while cells and not stopped:
+            # all of a batch start together, so that no start falls into what is judged of another
+            batch, cells = cells[: asked.at_once], cells[asked.at_once :]
+            for cell, row in zip(batch, list(pool.map(run_one, batch)), strict=True):
+                if row is None:
+                    failed_count += 1
+                    continue
+                rows = [each for each in rows if _cell(each) != cell]
+                rows.append({**row, "at_once": asked.at_once})
+                rows.sort(key=_cell)
+                asked.results.write_text("".join(json.dumps(each) + "\n" for each in rows))
     return 1 if failed_count else 0
 
 
-def _cell(row: dict[str, object]) -> tuple[object, ...]:
+def _run_here(asked: argparse.Namespace, cell: Cell) -> Row | None:
+    """The row of a run; None, and the error on stderr, where it failed: the next one gets a cluster of its own."""
+    scenario, balancer, seed = cell
+    _say("/".join(map(str, cell)))
+    directory = Path(tempfile.mkdtemp(prefix=f"{scenario}-{balancer}-{seed}-", dir=asked.directory))
+    length = Length(calm_s=asked.calm_s, window_s=asked.window_s)
+    try:
+        row = run(BALANCERS[balancer], SCENARIOS[scenario], seed, length, directory)
+    except Exception:  # noqa: BLE001
+        traceback.print_exc()
+        return None
+    if not asked.keep:
+        shutil.rmtree(directory)
+    _say("  " + ", ".join(f"{key} {value}" for key, value in row.items() if key != "series"))
+    return row
+
+
+def _run_apart(asked: argparse.Namespace, cell: Cell) -> Row | None:
+    """The same, in a process that sees no network but its own."""
+    with tempfile.NamedTemporaryFile(suffix=".ndjson") as results:
+        Path(results.name).write_text("")
+        its = ["--only", "/".join(map(str, cell)), "--results", results.name]
+        for name in ("directory", "calm_s", "window_s"):
+            if (value := getattr(asked, name)) is not None:
+                its += [f"--{name.replace('_', '-')}", str(value)]
+        its += ["--keep"] if asked.keep else []
+        command = (*_APART, sys.executable, "-m", "tests.compare", *its)
+        subprocess.run(command, check=False)
+        lines = Path(results.name).read_text().splitlines()
+    return json.loads(lines[0]) if lines else None
+
+
+def _cell(row: Row) -> Cell:
     return row["scenario"], row["balancer"], row["seed"]
 
 
-def _is_asked(only: Sequence[str], cell: tuple[str, str, str]) -> bool:
+def _is_asked(only: Sequence[str], cell: Cell) -> bool:
     return not only or any(
-        all(part in ("", name) for part, name in zip(pattern.split("/"), cell, strict=False))
+        all(part in ("", name) for part, name in zip(pattern.split("/"), map(str, cell), strict=False))
         for pattern in only
     )
 
@@ -98,6 +135,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--directory", type=Path, help="where runs write their logs and data (default: the temporary one)"
     )
+    parser.add_argument("--at-once", type=int, default=1, metavar="COUNT", help="runs at a time (default: 1)")
     parser.add_argument("--keep", action="store_true", help="keep them after a run that did not fail, too")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where rows are kept")
     parser.add_argument("--calm-s", type=float, default=CALM_S, help=f"(default: {CALM_S:g})")

@@ -132,9 +132,9 @@ def _foot(rows: Sequence[Row]) -> str:
     ]
     not_run = f"Not run yet: {', '.join(missing)}." if missing else "Every cell was run."
     dates = sorted(row["on"] for row in rows)
-    beside = max(row.get("at_once", 1) for row in rows)
-    at_once = "" if beside == 1 else f", {beside} at a time, each in a network of its own"
-    return f"## Made\n\n{len(rows)} runs from {dates[0]} to {dates[-1]} on {'; '.join(machines)}{at_once}, at {', '.join(commits)}. {not_run}\n"
+    at_once = max(row["at_once"] for row in rows)
+    beside = "" if at_once == 1 else f", up to {at_once} at a time, each in a network of its own"
+    return f"## Made\n\n{len(rows)} runs from {dates[0]} to {dates[-1]} on {'; '.join(machines)}{beside}, at {', '.join(commits)}. {not_run}\n"
 
 
 def _draw(scenario: Scenario, rows: Sequence[Row], file: Path) -> None:
