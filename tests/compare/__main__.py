@@ -19,7 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from deploy.local.pulsar import NEWEST_PULSAR_LOCK
 from streaming.process.stop_signals import stopped_by_signals
+from streaming.spark.jars import ensure
 from tests.compare import page
 from tests.compare.balancers import BALANCERS
 from tests.compare.running import CALM_S, WINDOW_S, Length, run
@@ -57,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if _is_asked(asked.only, (scenario, balancer, seed))
         and (asked.again or (scenario, balancer, seed) not in done)
     ]
+    ensure(NEWEST_PULSAR_LOCK)  # a run apart sees no network from which it could fetch them
     run_one: Callable[[Cell], Row | None] = partial(_run_apart if asked.at_once > 1 else _run_here, asked)
     stopped: list[object] = []
     failed_count = 0
