@@ -24,6 +24,7 @@ from streaming.cli.summaries import missed_results
 from streaming.contract.envelope import read_envelope
 from streaming.process.exits import OK, REFUSED, UNREACHABLE
 from streaming.settings import Settings
+from streaming.transport.checkpoint import place_of
 from streaming.transport.errors import DATA_LOST, SKIP_LOST, CheckpointMismatch
 from streaming.transport.publishing import Checkpoint, Marker, next_start
 from streaming.transport.side import TopicRecord
@@ -202,7 +203,8 @@ def _checkpoint(facts: Facts) -> Iterator[Finding]:
 
 def _refusal(facts: Facts, seen: CheckpointSeen, marker: Marker | None) -> str | None:
     """Why a start would be refused here; None where it would not."""
-    known = seen.checkpoint or Checkpoint(query_id=None, last_batch_id=None)
+    location = place_of(facts.settings.spark.checkpoint)
+    known = seen.checkpoint or Checkpoint(query_id=None, last_batch_id=None, location=location)
     name, now_s = facts.settings.controller.name, facts.now_ms / 1000
     try:
         next_start(marker, known, name=name, start_with="checkpoint", now_s=now_s)
@@ -241,25 +243,32 @@ def _without_options(text: str) -> str:
 
 
 def _leader(facts: Facts) -> Iterator[Finding]:
-    _known(facts.processes)
     name, own = facts.settings.controller.name, facts.own_processes
     running = [each.beat for each in own if each.runs]
     leaders, standing = ([each for each in running if each.role == role] for role in ("leader", "standby"))
-    if not leaders:
+    processes = (each for each in _known(facts.processes) if each.runs and each not in own)
+    others = [each.beat for each in processes if each.beat.role == "leader"]
+    for other in others:
+        text = f'controller "{other.name}" leads on the same topics ({other.instance})'
+        if leaders:
+            yield _problem(f"{text}: both decide the same clusters", _APART)
+        else:
+            yield _problem(f'{text}, and none called "{name}" does', _OTHER_NAME)
+    if not leaders and not others:
         last = min(own, key=lambda each: each.age_s, default=None)
         if last is None:
-            yield _problem(f"no controller {name} runs: no beat of it in the last hour", _START)
+            yield _problem(f'no controller "{name}" runs: no beat of it in the last hour', _START)
         else:
             heard = f"its last beat was {age_text(last.age_s)}, from {last.beat.instance}"
-            yield _problem(f"no controller {name} runs: {heard}")
+            yield _problem(f'no controller "{name}" runs: {heard}')
     elif len(leaders) == 1:
         text = f"{leaders[0].instance} runs, epoch {leaders[0].epoch}, batch {_number(leaders[0].batch)}"
         fault = leaders[0].problem
         yield _problem(f"{text}, but {fault}", _FAILING) if fault else _ok(text)
-    else:
+    elif leaders:
         names = ", ".join(f"{each.instance} (epoch {each.epoch})" for each in leaders)
         text = f"more than one process beats as {name}: {names}. The highest epoch is obeyed, the others end soon"
-        yield _warning(text, "Stop the one that is not supervised, or give it a controller.name of its own")
+        yield _warning(text, _APART)
     for each in standing:
         problem = _without_options(each.problem) if leaders else each.problem
         if problem:
@@ -382,6 +391,10 @@ _BRING_BACK = (
 )
 _LOOK_THERE = "Run trimtab doctor where the controller runs, in its directory and with its settings"
 _START = "Start it: trimtab run; or wait for a minute if it is starting"
+_APART = (
+    "Stop the one that is not supervised; or give it a controller.name, [topics] and a checkpoint of its own"
+)
+_OTHER_NAME = "If it is the one that is meant, set controller.name to its name; otherwise stop it"
 _START_AGAIN = (
     "Start it: trimtab run. Its exit code and log say why it ended (docs/reference/commands.md, Exit codes)"
 )

@@ -21,7 +21,7 @@ from streaming.controller.beats import Beats, ProcessState
 from streaming.controller.health import Health
 from streaming.controller.leadership import Leading, outage_of
 from streaming.controller.metrics import KNOWN_LABELS, Metrics
-from streaming.controller.rivals import find_leader, leader_text
+from streaming.controller.rivals import find_leader, leader_text, refuse_company
 from streaming.controller.standby import StandingBy
 from streaming.process.deadline import Deadline
 from streaming.process.exits import FencedOff, Refused, SparkEnded, raised_as
@@ -191,6 +191,7 @@ class Application:
         """Lead without standing by: a successor ends this process."""
         epoch = 0
         try:
+            refuse_company(self._settings)
             with leading.taken_over(self._wait_out) as begun:
                 epoch = begun.epoch
                 leading.lead(begun, self._wait_out, skip_lost=self._skip_lost)

@@ -21,7 +21,7 @@ from streaming.controller.environment import Changed, EnvironmentMonitor, find_p
 from streaming.controller.health import Health
 from streaming.controller.metrics import Metrics
 from streaming.controller.query_loop import QueryLoop
-from streaming.controller.rivals import describe_rival, hear_leader
+from streaming.controller.rivals import describe_last, describe_rival, hear_leader
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.spark.checkpoint import CheckpointDirectory
@@ -109,9 +109,12 @@ class Leading:
                     )
                 except CheckpointMismatch as error:
                     rival = hear_leader(settings)
-                    if rival is None:
-                        raise
-                    raise Refused(describe_rival(rival, settings)) from error
+                    why = (
+                        f"{error}{describe_last(settings)}"
+                        if rival is None
+                        else describe_rival(rival, settings)
+                    )
+                    raise Refused(why) from error
             yield Begun(publisher=publisher, checkpoint=checkpoint, ids=ids, epoch=epoch)
         finally:
             self.metrics.show(families.LEADER, settings.controller.name, value=0)

@@ -1,7 +1,7 @@
-"""Who else leads under this controller's name, by its beats: for what a process says that it keeps from leading."""
+"""Who else leads on this controller's topics, by the beats there: for what a process says that it keeps from leading."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from policies.wording import time_text
 from state.outputs import rfc3339
@@ -11,7 +11,9 @@ from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused
 from streaming.settings import Settings
 from streaming.systems import output_side
+from streaming.transport.checkpoint import place_of
 from streaming.transport.side import TopicRecord
+from streaming.transport.topics import BEATS_RETENTION_MS
 
 _SESSIONS = 2
 """A leader that was not heard for so long does not count."""
@@ -23,41 +25,80 @@ _FIRST_TIME_S = 1_000_000_000
 
 def find_leader(settings: Settings, *, above: int = 0, wait_s: float = 0.0) -> Beat | None:
     """The process that leads under this name with an epoch above that, waited for; None also where beats cannot be read."""
-    controller, deadline = settings.controller, Deadline(wait_s)
-    begin_ms = round(1000 * (time.time() - _SESSIONS * controller.session_s))
+    deadline = Deadline(wait_s)
     while True:
         try:
-            with output_side(settings).reader(settings.topics.beats, begin=begin_ms) as reader:
-                found = leader_among(reader.read_to_end(), controller.name, above=above)
+            found = _leaders(settings).get(settings.controller.name)
         except Refused:
             return None
-        if found is not None or deadline.is_over:
+        if found is not None and found.epoch > above:
             return found
+        if deadline.is_over:
+            return None
         time.sleep(min(_AGAIN_S, deadline.left_s))
 
 
 def hear_leader(settings: Settings) -> Beat | None:
     """The process that leads under this name, if a new beat of it comes: the last one may be that of a process that was killed."""
-    newest = heard = find_leader(settings)
-    deadline = Deadline(0.0 if heard is None else min(2 * every_s(heard.session_s), _HEAR_S_MAX))
-    while newest == heard and not deadline.is_over:
-        time.sleep(_AGAIN_S)
-        newest = find_leader(settings)
-    return None if newest == heard else newest
+    return _hear(settings, lambda name: name == settings.controller.name)
 
 
-def leader_among(records: Iterable[TopicRecord], name: str, *, above: int = 0) -> Beat | None:
-    """The newest beat of the leader with the highest epoch above that, unless it has left."""
-    leader: Beat | None = None
+def hear_other(settings: Settings) -> Beat | None:
+    """A process that leads under another name on the same topics, if a new beat of it comes."""
+    return _hear(settings, lambda name: name != settings.controller.name)
+
+
+def refuse_company(settings: Settings) -> None:
+    """Raises ``Refused`` where a controller of another name leads on the same topics: executors would carry out what both decide."""
+    if (other := hear_other(settings)) is not None:
+        name = settings.controller.name
+        raise Refused(
+            f'controller "{name}" does not start: controller "{other.name}" runs on the same topics ({leader_text(other)}), and '
+            f"both would decide the same clusters. Stop that one; or give this one topics of its own, by all names in [topics] "
+            "but that of the input (input.pulsar.subscription, too, if the input is on Pulsar)"
+        )
+
+
+def leaders_among(records: Iterable[TopicRecord]) -> dict[str, Beat]:
+    """The newest beat of the leader with the highest epoch, by the name of its controller; those that have left as well."""
+    leaders: dict[str, Beat] = {}
     for record in records:
         try:
             beat = beats.decode(record.value or b"")
         except beats.Unreadable:
             continue
-        is_ours = (beat.name, beat.role) == (name, "leader") and beat.epoch > above
-        if is_ours and (leader is None or beat.epoch >= leader.epoch):
-            leader = beat
-    return None if leader is None or leader.is_leaving else leader
+        known = leaders.get(beat.name)
+        if beat.role == "leader" and (known is None or beat.epoch >= known.epoch):
+            leaders[beat.name] = beat
+    return leaders
+
+
+def _leaders(settings: Settings) -> dict[str, Beat]:
+    """Those that have been heard of late and have not left. Raises ``Refused``."""
+    heard = _heard(settings, within_s=_SESSIONS * settings.controller.session_s)
+    return {name: beat for name, beat in heard.items() if not beat.is_leaving}
+
+
+def _heard(settings: Settings, *, within_s: float) -> dict[str, Beat]:
+    begin_ms = round(1000 * (time.time() - within_s))
+    with output_side(settings).reader(settings.topics.beats, begin=begin_ms) as reader:
+        return leaders_among(reader.read_to_end())
+
+
+def _hear(settings: Settings, is_wanted: Callable[[str], bool]) -> Beat | None:
+    """The first that beats anew; None also where beats cannot be read."""
+    try:
+        before = {name: beat for name, beat in _leaders(settings).items() if is_wanted(name)}
+        patience_s = max((2 * every_s(beat.session_s) for beat in before.values()), default=0.0)
+        deadline = Deadline(min(patience_s, _HEAR_S_MAX))
+        while not deadline.is_over:
+            time.sleep(_AGAIN_S)
+            for name, beat in _leaders(settings).items():
+                if name in before and beat != before[name]:
+                    return beat
+    except Refused:
+        pass
+    return None
 
 
 def leader_text(leader: Beat) -> str:
@@ -76,6 +117,16 @@ def describe_rival(leader: Beat, settings: Settings) -> str:
     name = settings.controller.name
     return (
         f'controller "{name}" does not start: another one of this name runs ({leader_text(leader)}), and what it has published '
-        f"is not in the checkpoint of this one, {settings.spark.checkpoint}. To run both, give this one a controller.name of its "
-        "own. To move the controller here, stop the other one, and start this one with its checkpoint"
+        f"is not in the checkpoint of this one, {settings.spark.checkpoint}. To move the controller here, stop the other one, "
+        "and start this one with its checkpoint. To run both, give this one a controller.name, [topics] and a checkpoint of its own"
     )
+
+
+def describe_last(settings: Settings) -> str:
+    """Which process led last under this name, for one that lacks its checkpoint; empty where none did within the hour, or with this one."""
+    try:
+        last = _heard(settings, within_s=BEATS_RETENTION_MS / 1000).get(settings.controller.name)
+    except Refused:
+        return ""
+    here = place_of(settings.spark.checkpoint)
+    return "" if last is None or last.checkpoint in {"", here} else f". It ran last as {leader_text(last)}"

@@ -20,6 +20,7 @@ from typing import TypeVar
 from streaming.contract import beat as beats
 from streaming.contract.beat import Beat, Unreadable
 from streaming.controller.leadership import Leading, WaitingOut, outage_of, refuse_errors
+from streaming.controller.rivals import refuse_company
 from streaming.process.closeable import Closeable
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotReached, Refused
@@ -217,8 +218,9 @@ class StandingBy:
     def run(self) -> None:
         """Run until a stop is requested. Raises ``Refused`` from leading, or ``SparkError``."""
         with spark_errors():
-            self._show("warming up")
+            self.leading.health.show("warming up")
             warm_up(self.leading.spark, self.leading.settings, self.leading.is_stopping)
+            self._check_takeover()
             while not self.leading.is_stopping() and self._stand_by():
                 self._lead()
 
@@ -279,6 +281,7 @@ class StandingBy:
         """Check whether it could go on where the leader is; if that cannot be known now, the last answer stays."""
         settings, spark = self.leading.settings, self.leading.spark.spark
         try:
+            refuse_company(settings)
             with publisher_of(settings) as publisher, refuse_errors(settings):
                 ids = _run_without_waiting(partial(input_ids, settings))
                 location = settings.spark.checkpoint

@@ -38,6 +38,7 @@ from streaming.transport.checkpoint import (
     manifest_of,
     newest_number,
     newest_start,
+    place_of,
     read_manifest,
     read_offsets,
     read_query,
@@ -204,10 +205,12 @@ class CheckpointDirectory:
             try:
                 return read_query(self._files, self.location, start)
             except CheckpointError:
-                return Checkpoint(query_id=None, last_batch_id=None, epoch=start.epoch)
+                return Checkpoint(
+                    query_id=None, last_batch_id=None, epoch=start.epoch, location=place_of(self.location)
+                )
         if newest is None:
             refuse_strangers(self._files, self.location)
-            return Checkpoint(query_id=None, last_batch_id=None)
+            return Checkpoint(query_id=None, last_batch_id=None, location=place_of(self.location))
         manifest = read_manifest(self._files, self.location, newest)
         refuse_other_manifests(self.location, manifest, manifest_of(settings, self._topic_ids))
         return read_query(self._files, self.location, newest)

@@ -175,7 +175,7 @@ def read_query(files: Listing, location: str, start: Start) -> Checkpoint:
             f"{location}/{name} cannot be read ({error!r}): start over with {FRESH}"
         ) from error
     newest = newest_number(files, start, "offsets")
-    return Checkpoint(query_id=query_id, last_batch_id=newest, epoch=start.epoch)
+    return Checkpoint(query_id=query_id, last_batch_id=newest, epoch=start.epoch, location=place_of(location))
 
 
 def refuse_strangers(files: Listing, location: str) -> None:
@@ -206,7 +206,7 @@ def refuse_other_controller(location: str, stored: Manifest, name: str) -> None:
     if stored.controller != name:
         raise CheckpointError(
             f"{location} belongs to the controller {stored.controller!r}, this one is {name!r}: "
-            f"set controller.name back, or give this controller its own spark.checkpoint"
+            f"set controller.name back, or give this controller its own spark.checkpoint and [topics]"
         )
 
 

@@ -10,7 +10,7 @@ is noticed. Pure: no broker and no Spark here.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import msgspec
@@ -127,12 +127,14 @@ class Checkpoint:
     query_id: str | None
     last_batch_id: int | None
     epoch: int = 0
+    location: str = field(default="the checkpoint", compare=False)
+    """Where it is, for messages."""
 
     def __str__(self) -> str:
         if self.query_id is None:
-            return "the checkpoint is new (it holds no query)"
+            return f"{self.location} is new (it holds no query)"
         newest = "no batch yet" if self.last_batch_id is None else f"batch {self.last_batch_id} as its newest"
-        return f"the checkpoint belongs to query {self.query_id} and has {newest}"
+        return f"{self.location} belongs to query {self.query_id} and has {newest}"
 
 
 _MOST_OVER = 100
@@ -209,22 +211,21 @@ def _disagreement(marker: Marker | None, checkpoint: Checkpoint) -> str | None:
         return "the checkpoint has batches, but no marker says which were published" if newest >= 0 else None
     if checkpoint.query_id in marker.over:
         return "the checkpoint belongs to a query that is over (--fresh or --adopt gave it up)"
-    if marker.query_id is None:
-        return None
-    if marker.query_id != checkpoint.query_id:
-        gone = checkpoint.query_id is None
+    if marker.query_id not in {None, checkpoint.query_id}:
+        place = f"not at {checkpoint.location} (deleted, replaced by a new one, or spark.checkpoint names another place)"
         return (
-            f"the checkpoint {'was deleted or replaced by a new one' if gone else 'belongs to another query'}"
+            f"its checkpoint is {place}"
+            if checkpoint.query_id is None
+            else "the checkpoint belongs to another query"
         )
-    if marker.batch_id is not None and marker.batch_id > newest:
-        return "the checkpoint is older than what was published (restored from a backup?)"
-    return None
+    is_older = marker.query_id is not None and marker.batch_id is not None and marker.batch_id > newest
+    return "the checkpoint is older than what was published (restored from a backup?)" if is_older else None
 
 
 def _start_refusal(problem: str, marker: Marker | None, checkpoint: Checkpoint, name: str) -> str:
     return (
         f'controller "{name}" does not start: {problem}. {_describe(marker)}; {checkpoint}. '
-        f"Going on could repeat or lose actions. Put the matching checkpoint back; or start with {FRESH}; or with {ADOPT}."
+        f"Going on could repeat or lose actions. Correct spark.checkpoint, or put the matching checkpoint back; or start with {FRESH}; or with {ADOPT}."
     )
 
 

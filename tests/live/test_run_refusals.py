@@ -180,7 +180,7 @@ def test_a_controller_whose_checkpoint_does_not_fit(stage: Stage, warm: Warm, wa
     below = ("--checkpoint", str(config / "below-a-file"))
     refused("cannot be read or written", "spark.checkpoint", flags=below)
     new = ("--checkpoint", str(stage.directory / "a" / "b" / "new"))
-    refused("deleted or replaced by a new one", flags=new)
+    refused("its checkpoint is not at", "deleted, replaced by a new one", "It ran last as", flags=new)
 
     start = newest_start(stage.checkpoint)
     manifest = start / "trimtab.json"
@@ -201,7 +201,7 @@ def test_a_controller_whose_checkpoint_does_not_fit(stage: Stage, warm: Warm, wa
     roll_back(start)
     refused("the checkpoint is older than what was published")
     shutil.rmtree(stage.checkpoint)
-    refused("the checkpoint was deleted or replaced by a new one", "--fresh", "--adopt")
+    refused("its checkpoint is not at", "--fresh", "--adopt")
 
 
 def run_until(

@@ -89,7 +89,11 @@ def test_a_newcomer_that_is_refused_leaves_the_running_controller_running(stage:
             assert newcomer.wait() == REFUSED
             assert f"another one of this name runs ({gethostname()}:" in newcomer.output
             assert f"the checkpoint {stage.checkpoint})" in newcomer.output
-            assert "give this one a controller.name of its own" in newcomer.output
+            assert "give this one a controller.name, [topics] and a checkpoint of its own" in newcomer.output
+        night = (*TRIMTAB, *arguments, *other, "--name", "night")
+        with Child(night, stage.directory / "night.log") as newcomer:
+            assert newcomer.wait() == REFUSED
+            assert f'controller "{stage.name}" runs on the same topics ({gethostname()}:' in newcomer.output
         stage.send(played(range(2, 4)))
         stage.wait_for(stage.topics.audit, 4, running=[running])
         assert running.terminate() == 0

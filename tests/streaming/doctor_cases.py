@@ -122,7 +122,7 @@ PROBLEMS: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "checkpoint",
         {"checkpoint": NO_CHECKPOINT, **ENDED},
-        "was deleted or replaced by a new one",
+        "its checkpoint is not at /",
         RECOVER,
     ),
     (
@@ -138,7 +138,7 @@ PROBLEMS: list[tuple[str, dict[str, Any], str, str]] = [
             "checkpoint": NO_CHECKPOINT,
             "processes": [process(age_s=60.0, checkpoint=place_of("checkpoint"))],
         },
-        "was deleted or replaced by a new one",
+        "its checkpoint is not at /",
         RECOVER,
     ),
     (
@@ -163,7 +163,19 @@ PROBLEMS: list[tuple[str, dict[str, Any], str, str]] = [
         "its last beat was 10 min ago, from a:1",
         "say why it ended",
     ),
-    ("leader", {"processes": [process(**STANDBY)]}, "no controller trimtab runs", "trimtab run"),
+    (
+        "leader",
+        {"processes": [process(name="night", instance="b:2")]},
+        'controller "night" leads on the same topics (b:2), and none called "trimtab" does',
+        "set controller.name",
+    ),
+    (
+        "leader",
+        {"processes": [LEADER, process(name="night", instance="b:2")]},
+        'controller "night" leads on the same topics (b:2): both decide the same clusters',
+        "[topics]",
+    ),
+    ("leader", {"processes": [process(**STANDBY)]}, 'no controller "trimtab" runs', "trimtab run"),
     (
         "leader",
         {"processes": [LEADER, process(**STANDBY, problem="newer state")]},

@@ -9,7 +9,14 @@ import pytest
 
 from streaming.contract.beat import Beat
 from streaming.controller import rivals
-from streaming.controller.rivals import describe_rival, find_leader, hear_leader, leader_text
+from streaming.controller.rivals import (
+    describe_last,
+    describe_rival,
+    find_leader,
+    hear_leader,
+    leader_text,
+    refuse_company,
+)
 from streaming.process.exits import Refused
 from streaming.settings import ControllerSettings, Settings, SparkSettings
 from tests.streaming.records import BEAT, beat_on_topic
@@ -77,6 +84,51 @@ def test_without_the_topic_of_beats_nobody_is_named(monkeypatch: pytest.MonkeyPa
     assert find_leader(SETTINGS, wait_s=60.0) is None
 
 
+@pytest.mark.parametrize(
+    "reads",
+    [
+        [[beat(name="other", session_s=0.1)]],
+        [[LEADER], [beat(at="later")]],
+        [[beat(name="other", is_leaving=True)]],
+        [[beat(name="other", role="standby")], [beat(name="other", role="standby", at="later")]],
+    ],
+    ids=["it was killed", "it is this one", "it has left", "it stands by"],
+)
+def test_a_start_is_not_kept_by_what_does_not_lead_on_its_topics(
+    monkeypatch: pytest.MonkeyPatch, reads: list[list[Beat]]
+):
+    heard(monkeypatch, *reads)
+    refuse_company(SETTINGS)
+
+
+def test_a_controller_does_not_start_where_one_of_another_name_leads_on_its_topics(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    other = beat(name="other")
+    heard(monkeypatch, [LEADER, other], [LEADER, msgspec.structs.replace(other, at="later")])
+    with pytest.raises(Refused, match="topics of its own") as refused:
+        refuse_company(SETTINGS)
+    assert 'controller "other" runs on the same topics (a:1, since 2027-01-15' in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ([], ""),
+        ([beat(checkpoint="/here")], ""),
+        (
+            [beat(is_leaving=True)],
+            "It ran last as a:1, since 2027-01-15T08:00:00Z, with the checkpoint /data/main",
+        ),
+    ],
+)
+def test_a_start_without_its_checkpoint_hears_where_the_last_one_was(
+    monkeypatch: pytest.MonkeyPatch, last: list[Beat], said: str
+):
+    heard(monkeypatch, last)
+    assert describe_last(SETTINGS).strip(". ") == said
+
+
 def test_the_message_names_both_checkpoints_and_what_to_do():
     said = describe_rival(LEADER, SETTINGS)
     assert (
@@ -84,6 +136,6 @@ def test_the_message_names_both_checkpoints_and_what_to_do():
         in said
     )
     assert "the checkpoint of this one, /here." in said
-    assert "a controller.name of its own" in said
+    assert "a controller.name, [topics] and a checkpoint of its own" in said
     assert "--fresh" not in said, "it would end the one that runs"
     assert leader_text(beat(epoch=7, checkpoint="")) == "a:1, epoch 7", "of an older version"

@@ -93,7 +93,7 @@ def test_from_kafka_to_pulsar_and_a_successor(
 
     shutil.rmtree(stage.checkpoint)
     said = warm.refused(config)
-    assert "the checkpoint was deleted or replaced by a new one" in said
+    assert f"its checkpoint is not at {stage.checkpoint} (deleted, replaced by a new one" in said
     stage.close()
 
 
