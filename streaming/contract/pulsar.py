@@ -47,6 +47,8 @@ from streaming.contract.refusal import Refusal
 
 _MIN_LIMIT = 1 / MAX_NUMBER
 """Smallest limit above 0 that a percentage can be computed with."""
+_ROUNDING = 1e-9
+"""Brokers compute usage as a difference: an idle processor comes out as -5.6e-17 of 200 points now and then."""
 
 _packer = msgspec.msgpack.Encoder()
 RATES = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
@@ -194,7 +196,8 @@ def _measurement(resource: Resource | None) -> tuple[float, float]:
     """Usage and limit. Without a usage both count as not measured; without a limit the usage cannot be judged."""
     if resource is None or resource.usage is None:
         return NOT_MEASURED, NOT_MEASURED
-    return resource.usage, NOT_MEASURED if resource.limit is None else resource.limit
+    usage = 0.0 if -_ROUNDING < resource.usage < 0 else resource.usage
+    return usage, NOT_MEASURED if resource.limit is None else resource.limit
 
 
 def _check_resource(name: str, usage: float, limit: float) -> None:

@@ -72,6 +72,11 @@ def test_all_that_the_broker_owns_is_listed_and_only_the_published_bundles_have_
     assert report.resources[0].tolist() == [50.0, 200.0]
 
 
+def test_a_usage_that_rounding_put_below_zero_is_zero_as_real_brokers_send_it():
+    report = decoded(cpu={"usage": -5.568164866280304e-17, "limit": 200.0}).report
+    assert report.resources[0].tolist() == [0.0, 200.0]
+
+
 def test_what_the_broker_smooths_is_taken_as_it_is_and_its_bundles_stay_in_its_order():
     found = published()
     assert (found.usage_ratio, found.bytes_per_s, found.updated_ms) == (0.25, 1500.0, 1_763_700_000_000)
