@@ -65,7 +65,8 @@ sudo make compare                                            # all that has no r
   {100 * SPREAD_RATIO:g} %*: no broker's message rate is farther from the mean. A dash: not within the five minutes.
 * **Publish latency** is from the client's call to the broker's answer. *Gap* is the longest time in which a consumer got nothing.
   *Redelivered* are messages that a consumer had, and had not yet acknowledged, when its bundle moved: Pulsar delivers at least once. The
-  namespace deduplicates. *CPU* is of trimtab's controller, collector and executor, as a share of one core; Pulsar's balancers run inside the brokers.
+  namespace deduplicates. *CPU* is of trimtab's controller, collector and executor, as a share of one core; Pulsar's balancers run inside
+  the brokers. Trimtab's programs have a lower priority (`nice`), because in production they do not share a machine with brokers.
 
 ## What it cannot show
 
