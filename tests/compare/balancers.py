@@ -1,8 +1,8 @@
 """Who balances: each at its documented defaults, but for what does not fit on one host or into a run.
 
 * Usage is bandwidth (``CARD_GBIT_PER_S``), because brokers on one host share its processors: the weight of CPU is 0 for all.
-* Rates below which a move is not worth it, and above which a bundle is cut, are a ``RATE_PARTS``-th of the defaults for all, because
-  these brokers carry hundreds of messages a second and not tens of thousands.
+* Rates below which a move is not worth it, and above which a bundle is cut, are a ``MESSAGE_PARTS``-th or ``BYTE_PARTS``-th of the
+  defaults for all, because these brokers carry some hundred messages a second and not tens of thousands.
 * Times for which a bundle or a broker is left alone are a ``TIME_PARTS``-th for all; Pulsar's shedding interval, trimtab's rounds and
   everybody's hit counts stay.
 """
@@ -14,7 +14,7 @@ from typing import Any
 from deploy.local.pulsar_settings import LoadManager
 from tests.compare.scenarios import CARD_GBIT_PER_S
 
-RATE_PARTS, TIME_PARTS = 100, 10
+MESSAGE_PARTS, BYTE_PARTS, TIME_PARTS = 200, 100, 10
 _PACKAGE = "org.apache.pulsar.broker.loadbalance.impl"
 
 _EVERY_BROKER: Mapping[str, object] = {
@@ -39,11 +39,11 @@ _SHEDDING: Mapping[str, object] = {
     "loadBalancerAutoUnloadSplitBundlesEnabled": "true",
     "loadBalancerSheddingGracePeriodMinutes": 30 // TIME_PARTS,
     "loadBalanceSheddingDelayInSeconds": 180 // TIME_PARTS,
-    "minUnloadMessage": 1000 // RATE_PARTS,
-    "minUnloadMessageThroughput": 1024 * 1024 // RATE_PARTS,
-    "loadBalancerBundleUnloadMinThroughputThreshold": 10 / RATE_PARTS,
-    "loadBalancerNamespaceBundleMaxMsgRate": 30000 // RATE_PARTS,
-    "loadBalancerNamespaceBundleMaxBandwidthMbytes": 100 // RATE_PARTS,
+    "minUnloadMessage": 1000 // MESSAGE_PARTS,
+    "minUnloadMessageThroughput": 1024 * 1024 // BYTE_PARTS,
+    "loadBalancerBundleUnloadMinThroughputThreshold": 10 / BYTE_PARTS,
+    "loadBalancerNamespaceBundleMaxMsgRate": 30000 // MESSAGE_PARTS,
+    "loadBalancerNamespaceBundleMaxBandwidthMbytes": 100 // BYTE_PARTS,
 }
 
 
@@ -73,8 +73,8 @@ class Balancer:
             "pulsar": {"shedding_policy": self.policy},
             "pulsar.usage": {"cpu_weight": 0},
             "pulsar.avg_shedder": {
-                "min_unload_messages_per_s": 1000 / RATE_PARTS,
-                "min_unload_bytes_per_s": 1048576 / RATE_PARTS,
+                "min_unload_messages_per_s": 1000 / MESSAGE_PARTS,
+                "min_unload_bytes_per_s": 1048576 / BYTE_PARTS,
             },
             "pulsar.guards": {
                 "bundle_cooldown_s": 1800 / TIME_PARTS,
@@ -82,8 +82,8 @@ class Balancer:
             },
             "pulsar.split": {
                 "enabled": self.splits,
-                "max_messages_per_s": 30000 / RATE_PARTS,
-                "max_bytes_per_s": 104857600 / RATE_PARTS,
+                "max_messages_per_s": 30000 / MESSAGE_PARTS,
+                "max_bytes_per_s": 104857600 / BYTE_PARTS,
                 "bundle_cooldown_s": 1800 / TIME_PARTS,
             },
         }

@@ -10,7 +10,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tests.compare.balancers import BALANCERS, RATE_PARTS, TIME_PARTS
+from tests.compare.balancers import BALANCERS, BYTE_PARTS, MESSAGE_PARTS, TIME_PARTS
 from tests.compare.judging import SPREAD_POINTS, SPREAD_RATIO
 from tests.compare.scenarios import CARD_GBIT_PER_S, SCENARIOS, Scenario
 
@@ -57,8 +57,8 @@ sudo make compare                                            # all that has no r
 * **Usage is bandwidth.** Brokers on one host share its processors, so the weight of CPU is 0 for everybody, and a card carries
   {CARD_GBIT_PER_S * 1000:g} Mbit/s each way (`loadBalancerOverrideBrokerNicSpeedGbps`).
 * Every balancer is **at its documented defaults**, with two factors that are the same for all. Rates below which a move is not worth it,
-  and above which a bundle is cut, are a {RATE_PARTS}th of the defaults, because these brokers carry hundreds of messages a second. Times
-  for which a bundle or broker is left alone are a {TIME_PARTS}th, so that they fit into a run. Pulsar's shedding interval and trimtab's
+  and above which a bundle is cut, are a {MESSAGE_PARTS}th (messages) or a {BYTE_PARTS}th (bytes) of the defaults, because these brokers
+  carry some hundred messages a second. Times for which a bundle or broker is left alone are a {TIME_PARTS}th, so that they fit into a run. Pulsar's shedding interval and trimtab's
   rounds stay at one minute, and hit counts stay.
 * The cluster is calm for a minute and a half, then something happens, and the next five minutes are judged.
 * **Balanced**: all brokers are at most {SPREAD_POINTS:g} points of usage apart, as means over half a minute, until the end. *Rates within
@@ -70,7 +70,7 @@ sudo make compare                                            # all that has no r
 
 ## What it cannot show
 
-* Hundreds of messages a second on one host are not a production cluster: an unload here closes a handful of topics, not thousands.
+* Some hundred messages a second on one host are not a production cluster: an unload here closes a handful of topics, not thousands.
 * Five minutes favour whoever acts early; a balancer that needs eight rounds (AvgShedder's low threshold) has no time to.
 * CPU, memory and disks play no part; with them the balancers would see other usage.
 * Two seeds are few: a difference of one unload, or of one minute, is noise.

@@ -81,7 +81,7 @@ def run(balancer: Balancer, scenario: Scenario, seed: int, length: Length, direc
             network=network,
             admin=admin,
             numbers=numbers,
-            running=lambda number: pulsar.processes[f"broker{number}"].running(),
+            process_of=lambda number: _process_of(pulsar, number),
             messages_per_s=traffic.then_messages_per_s,
         )
         with watch:
@@ -264,6 +264,11 @@ def _answered(topics: Topics | None) -> dict[str, int | None]:
 
     poll(is_done, timeout_s=_LAST_RESULTS_S, pause_s=_POLL_S)
     return {"actions": len(actions), "without_result": len(actions - results)}
+
+
+def _process_of(pulsar: LocalPulsar, number: int) -> int | None:
+    broker = pulsar.processes[f"broker{number}"]
+    return broker.process.pid if broker.process is not None and broker.running() else None
 
 
 def _cpu_s(programs: list[Trimtab]) -> float:

@@ -14,7 +14,7 @@ from policies.splitting.ranges import Bundle, position_of
 TENANT, NAMESPACE = "shop", "shop/orders"
 CARD_GBIT_PER_S = 0.02
 CARD_BYTES_PER_S = CARD_GBIT_PER_S * 1e9 / 8
-MESSAGE_BYTES = 4096
+MESSAGE_BYTES = 8192
 _OUT_TIMES, _OVERHEAD = 2.0, 1.03
 """Measured: a message and what goes with it on the wire."""
 MESSAGES_PER_S_PER_POINT = CARD_BYTES_PER_S / 100 / (MESSAGE_BYTES * _OUT_TIMES * _OVERHEAD)

@@ -24,11 +24,13 @@ class Watch:
     admin: PulsarAdmin
     numbers: Mapping[str, int]
     """Of the brokers, by id."""
-    running: Callable[[int], bool]
+    process_of: Callable[[int], int | None]
+    """The process of a broker, by its number; None while it does not run."""
     messages_per_s: Mapping[str, float]
     """By topic, after what happens."""
     seen: Seen = field(default_factory=Seen)
-    _owners: dict[str, int] = field(default_factory=dict)
+    _owners: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    """Of each bundle, with the owner's process: who owned it in an earlier life did not unload it."""
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread = field(init=False)
 
@@ -54,7 +56,7 @@ class Watch:
                 used = max(
                     after - earlier for after, earlier in zip(now[number], before[number], strict=True)
                 )
-                if self.running(number):
+                if self.process_of(number) is not None:
                     usage[number] = 100 * used / (now_s - before_s) / CARD_BYTES_PER_S
             before, before_s = now, now_s
             self._look_at_owners()
@@ -62,7 +64,7 @@ class Watch:
             self.seen.times_s.append(time.time())
 
     def _look_at_owners(self) -> None:
-        carried = {number: 0.0 for number in self.numbers.values() if self.running(number)}
+        carried = {number: 0.0 for number in self.numbers.values() if self.process_of(number) is not None}
         try:
             bundles = self.admin.bundles(NAMESPACE)
         except AdminError:  # its brokers are being restarted
@@ -74,7 +76,7 @@ class Watch:
             if not topics:
                 continue
             owner = self._owner(topics[0])
-            before = self._owners.get(str(bundle))
+            before, its_process = self._owners.get(str(bundle), (None, None))
             if owner is None:
                 owner = before
             elif before is not None and owner != before:
@@ -84,11 +86,11 @@ class Watch:
                         bundle=str(bundle),
                         source=before,
                         destination=owner,
-                        is_forced=not self.running(before),
+                        is_forced=its_process is None or self.process_of(before) != its_process,
                     )
                 )
             if owner is not None:
-                self._owners[str(bundle)] = owner
+                self._owners[str(bundle)] = owner, self.process_of(owner)
                 if owner in carried:
                     carried[owner] += sum(self.messages_per_s[topic] for topic in topics)
         self.seen.messages_per_s.append(carried)
