@@ -64,7 +64,7 @@ class _Candidates:
     is_above: Bools
     """Whether it is above a limit, (c,)."""
     is_proposed: Bools
-    """Whether it alone overloads its broker, (c,)."""
+    """Whether it puts its broker above average and fits no other, (c,)."""
     boundaries_counts: Ints
     """Boundaries to make where an overloaded broker is the only reason, (c,); else 0: as many as are needed."""
     limits: Floats

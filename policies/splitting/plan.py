@@ -114,7 +114,7 @@ OUTCOMES = Outcome.names()
 
 TRIGGERS = ("topics", "sessions", "messages", "bytes", "broker-messages", "broker-bytes")
 """Why a bundle is a candidate, by code: the limit it is above, the first in Pulsar's order if there are several; or the
-measure in which it alone overloads its broker (``relief``)."""
+measure in which it puts its broker above average (``relief``)."""
 MEASURES = ("topics", "sessions", "messages", "bytes", "messages", "bytes")
 """What is too much, by trigger."""
 UNITS = ("topics", "producers and consumers", "messages/s", "bytes/s", "messages/s", "bytes/s")
@@ -178,7 +178,7 @@ class TopicTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Proposals:
-    """Bundles to split whatever their size, because each alone overloads its broker; p rows."""
+    """Bundles to split whatever their size, because each puts its broker above average and fits no other; p rows."""
 
     rows: Ints
     """Bundle rows, (p,)."""

@@ -1,4 +1,4 @@
-"""Which bundle alone overloads its broker and is too big to be moved: it has to be cut, not shed.
+"""Which bundle puts its broker above average and is too big to be moved: it has to be cut, not shed.
 
 Our own, beside the shedding policy: AvgShedder leaves such a bundle where it is, for ever; ThresholdShedder moves it, and
 the overload with it, from broker to broker. It looks at the heaviest bundle of each broker that the policy would shed, if the
@@ -23,7 +23,7 @@ _SHEDDING = (FIRED, "sole-bundle", "no-better-place")
 
 
 def relief(view: RoundView, plan: SheddingPlan) -> Proposals:
-    """Bundles that alone overload their broker: by message rate where that stands out, else by throughput.
+    """Bundles that put their broker above average and fit no other: by message rate where that stands out, else by throughput.
 
     Without such a bundle its broker would have at most the mean load; any other broker that took it would be busier than its
     broker would be without it; and the other moves away from its broker do not help enough.

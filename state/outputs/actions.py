@@ -166,7 +166,7 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     """`bundle-split`."""
     trigger: str
-    """Which limit the bundle is above, or that it alone overloads its broker."""
+    """Which limit the bundle is above, or in which measure it puts its broker above average."""
     reason: str
     """One sentence for a person."""
     evidence: dict[str, float | int | str]

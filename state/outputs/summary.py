@@ -192,7 +192,7 @@ class SplitRow(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     """The outcome with what caused it, e.g. `hit-count 3/4` or the topic that carries the load."""
     trigger: str
-    """Which limit it is above, or that it alone overloads its broker."""
+    """Which limit it is above, or in which measure it puts its broker above average."""
     evidence: dict[str, float | int]
     """The numbers it was judged on, units in their names."""
 

@@ -70,7 +70,7 @@ class Shed:
     """Group of each row of ``plan.examined``."""
 
     def proposals(self) -> Proposals:
-        """Bundles that alone overload their broker within their group."""
+        """Bundles that put their broker above the average of their group and fit no other."""
         by_part = [relief(part.view, part.plan) for part in self.parts]
         if len(by_part) == 1:
             return by_part[0]

@@ -1,7 +1,7 @@
 """A round's splits: from the fleet and the topic statistics to actions, memory and the table of the summary.
 
 They are decided before the round's unloads are admitted, because a bundle is never split and unloaded in one round: a
-bundle that alone overloads its broker is split instead of unloaded, any other that the policy wants to move is left to the policy.
+bundle that is too heavy to be moved (``relief``) is split instead of unloaded, any other that the policy wants to move is left to the policy.
 """
 
 from collections import Counter
@@ -84,7 +84,7 @@ def decide(
 ) -> Splits:
     """Run the criteria; what they remember goes to the round's fleet. ``acting`` are bundle rows of approved actions that go out.
 
-    ``proposals`` are bundles that alone overload their broker. Any other bundle that the policy wants to move is left to the policy,
+    ``proposals`` are those of ``relief``. Any other bundle that the policy wants to move is left to the policy,
     unless that wants bundles to be split first, or unloads are held as failing until a person resumes the cluster.
     """
     context, table, held, hold = (
@@ -247,7 +247,10 @@ def _knows_traffic(decision: SplitDecision) -> bool:
 def _why(name: str, owner: str, trigger: str, evidence: Mapping[str, float | int]) -> str:
     amount = f"{name} has {evidence[evidence_name(trigger)]:.0f} {UNITS[TRIGGERS.index(trigger)]}"
     if trigger.startswith("broker-"):
-        return f"{amount} and alone overloads {owner} (a broker has {evidence['limit']:.0f} on average); no other could take it whole"
+        return (
+            f"{amount}; {owner} would be at most average without it (a broker has {evidence['limit']:.0f} on average), "
+            f"but any broker that took it whole would then have more than {owner} has left"
+        )
     return f"{amount}, {evidence['limit']:.0f} are allowed, {found_in(int(evidence['hit_count']), int(evidence['needed_hit_count']))}"
 
 

@@ -111,8 +111,8 @@ def wanted_bundles(
 ) -> set[str] | None:
     """Bundles whose topics are reported; None for all.
 
-    These are the bundles at ``ratio`` of a split limit, and the broker's heaviest by rate and by throughput: a bundle that
-    alone overloads its broker is split although it is below every limit. A limit of 0 is no limit.
+    These are the bundles at ``ratio`` of a split limit, and the broker's heaviest by rate and by throughput: one that
+    puts its broker above average and fits no other is split although it is below every limit. A limit of 0 is no limit.
     """
     if wanted == "all":
         return None

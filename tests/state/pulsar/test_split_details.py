@@ -323,7 +323,7 @@ def test_splits_that_need_approval_are_proposed_unless_their_broker_waits_alread
 
 
 def overloading(trigger: int) -> Proposals:
-    """OTHER alone overloads b2; a broker has 12 on average."""
+    """Without OTHER, b2 would be at most average; a broker has 12 on average."""
     return Proposals(
         rows=np.array([2]),
         triggers=np.array([trigger], dtype=np.int8),
@@ -333,7 +333,10 @@ def overloading(trigger: int) -> Proposals:
 
 
 OFF: dict[str, Any] = {"max_messages_per_s": 1e9, "max_bytes_per_s": 1e9}
-ALONE = "and alone overloads b2 (a broker has 12 on average); no other could take it whole: cut at "
+HEAVY = (
+    "b2 would be at most average without it (a broker has 12 on average), but any broker that took it whole "
+    "would then have more than b2 has left: cut at "
+)
 BY_RANGE: dict[str, Any] = {"without_topic_stats": "range"}
 
 
@@ -358,12 +361,12 @@ BY_RANGE: dict[str, Any] = {"without_topic_stats": "range"}
         (
             OFF | BY_RANGE | {"proposals": overloading(BY_BROKER_MESSAGES)},
             "broker-messages",
-            f"{OTHER} has 20 messages/s {ALONE}",
+            f"{OTHER} has 20 messages/s; {HEAVY}",
         ),
         (
             OFF | BY_RANGE | {"proposals": overloading(BY_BROKER_BYTES)},
             "broker-bytes",
-            f"{OTHER} has 200 bytes/s {ALONE}",
+            f"{OTHER} has 200 bytes/s; {HEAVY}",
         ),
     ],
     ids=["topics", "sessions", "bytes", "messages of its broker", "bytes of its broker"],
