@@ -1,12 +1,14 @@
 """``trimtab maintenance`` and ``drain``: what operators take out of balancing, and how far a drain is."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import get_args
 
 import click
 import msgspec
 
+from state.closing import GeneralReason
 from state.outputs import DrainRow, RoundSummary
 from state.overlay import MaintenanceWindow
 from state.pulsar.wording import shadow_note
@@ -24,7 +26,7 @@ from streaming.cli.request import (
     standing_lines,
     with_request_options,
 )
-from streaming.cli.summaries import drain_line, left_lines, missed_results, own_lines
+from streaming.cli.summaries import drain_line, left_lines, missed_results, outcome_text, own_lines
 from streaming.contract.messages import ControlData
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, WrongUse
@@ -326,4 +328,15 @@ def progress_lines(data: RoundSummary, rows: Sequence[DrainRow]) -> list[str]:
         return lines + [line for row in rows for line in own_lines(row)]
     if is_stuck(data):
         return [*lines, *left_lines(data.maintenance, shadow_note(data.shadow))]
-    return lines + [f"round {data.round}: {each.advice}" for each in missed_results(data)]
+    said = [*_hold_lines(data), *(each.advice for each in missed_results(data))]
+    return lines + [f"round {data.round}: {each}" for each in said]
+
+
+def _hold_lines(data: RoundSummary) -> Iterable[str]:
+    """What holds every bundle in a round, if something does."""
+    if data.outcome != "decided":
+        return [outcome_text(data)]
+    left = [] if data.maintenance is None else data.maintenance.bundles_left.heaviest
+    return dict.fromkeys(
+        f"{row.outcome}: {row.detail}" for row in left if row.outcome in get_args(GeneralReason)
+    )

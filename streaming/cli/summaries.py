@@ -247,13 +247,16 @@ def own_lines(row: DrainRow) -> Iterable[str]:
     yield from more_line(row.system_bundles_count or 0, row.system_bundles)
 
 
-def left_lines(found: MaintenanceSummary | None, note: str = "") -> Iterable[str]:
-    """Which bundles are still at drained brokers, and why; ``note`` says what is only pretended."""
+def left_lines(found: MaintenanceSummary | None, note: str = "", *, above: str = "") -> Iterable[str]:
+    """Which bundles are still at drained brokers, and why; ``note`` says what is only pretended, ``above`` what is told already."""
     if found is None or not found.bundles_left.count:
         return
     yield f"bundles left{note}: {counts_text(found.bundles_left.outcomes)}"
     stay = [each for each in found.bundles_left.heaviest if each.outcome != "acted"]
-    yield from (f"  {each.bundle} at {each.broker}: {each.detail}" for each in stay)
+    told = {each.detail for each in stay if each.detail in above}
+    for each in stay:
+        yield f"  {each.bundle} at {each.broker}: {each.outcome if each.detail in told else each.detail}"
+        told.add(each.detail)
     stay_count = found.bundles_left.count - found.bundles_left.outcomes.get("acted", 0)
     yield from more_line(stay_count, stay, "which stay, too")
 
@@ -270,4 +273,4 @@ def maintenance_lines(data: RoundSummary) -> Iterable[str]:
     for row in found.drains:
         yield f"{drain_line(row)}, by {asked_text(row.who, row.why)}"
         yield from own_lines(row)
-    yield from left_lines(found, shadow_note(data.shadow))
+    yield from left_lines(found, shadow_note(data.shadow), above=data.reason)

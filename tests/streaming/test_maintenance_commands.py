@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from state.outputs import DrainRow, Finding, LeftRow, MaintenanceSummary, Section
+from state.outputs import DrainRow, Finding, LeftRow, MaintenanceSummary, RoundSummary, Section
 from state.overlay import ControlData, MaintenanceWindow
 from streaming.cli.control import Edit, Planned, plan
 from streaming.cli.maintenance import (
@@ -20,7 +20,7 @@ from streaming.cli.maintenance import (
 )
 from streaming.cli.operate import configured_edit, mode_edit, pause_edit, resume_edit, settings_edit
 from streaming.cli.request import KnownCluster, change_text, overlay_text
-from streaming.cli.summaries import drain_line, left_lines, own_lines
+from streaming.cli.summaries import drain_line, left_lines, maintenance_lines, own_lines
 from streaming.process.exits import WrongUse
 from tests.streaming.controlling import ASKED, KNOWN, NOW, NOW_MS, data_of, planned, stands
 from tests.streaming.controlling import SETTINGS as SOURCE
@@ -194,6 +194,54 @@ def test_a_drain_that_nobody_carries_out_says_so_while_it_waits():
     lines = progress_lines(data, [drain("draining", 4)])
     assert lines == ["round 7: drain of b3: 4 bundles left of 9", f"round 7: {advice}"]
     assert progress_lines(data, [drain("empty", 0)])[1:] == []
+
+
+HOLD = "the memory of earlier rounds began at 10:00: the first round that acts ends after 10:28"
+
+
+def left_at(outcome: str, detail: str, *, round_outcome: str = "decided") -> RoundSummary:
+    """A round in which four bundles stay at the drained b3."""
+    stay = [
+        LeftRow(
+            bundle=f"t/n/{i}", broker="b3", outcome=outcome, detail=detail, messages_per_s=1, bytes_per_s=1
+        )
+        for i in range(4)
+    ]
+    left = Section(count=4, outcomes={outcome: 4}, heaviest=stay)
+    return msgspec.structs.replace(
+        ROUND,
+        outcome=round_outcome,
+        reason="the first round only looks",
+        maintenance=MaintenanceSummary(brokers=[], namespaces=[], drains=[], bundles_left=left),
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (left_at("starting", HOLD), [f"round 7: starting: {HOLD}"]),
+        (left_at("paused", "the cluster is paused"), ["round 7: paused: the cluster is paused"]),
+        (
+            left_at("acted", "acted", round_outcome="warm-up"),
+            ["round 7: warm-up: the first round only looks"],
+        ),
+        (left_at("in-flight", "in-flight"), []),
+        (ROUND, []),
+    ],
+)
+def test_a_drain_that_is_waited_for_says_what_holds_the_whole_round(data: RoundSummary, said: list[str]):
+    lines = progress_lines(data, [drain("draining", 4)])
+    assert lines == ["round 7: drain of b3: 4 bundles left of 9", *said]
+
+
+def test_a_detail_that_many_bundles_share_is_said_once():
+    assert list(left_lines(left_at("starting", HOLD).maintenance)) == [
+        "bundles left: 4 starting",
+        f"  t/n/0 at b3: {HOLD}",
+        *(f"  t/n/{i} at b3: starting" for i in (1, 2, 3)),
+    ]
+    told = msgspec.structs.replace(left_at("starting", HOLD), reason=f"starting: {HOLD}; 0 unloads")
+    assert HOLD not in "".join(maintenance_lines(told)), "the round's line tells it in status and rounds"
 
 
 OWN = ["pulsar/system/0x00000000_0x40000000", "pulsar/system/0x40000000_0x80000000"]
