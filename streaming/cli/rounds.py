@@ -157,32 +157,24 @@ def show_command(
             return record.key == cluster.encode()
         return is_round_of(record.value or b"", cluster=cluster, number=number)
 
-    known: set[str] = set()
-    if bundle is not None or broker is not None:
-        newest = Newest(settings)
+    newest, subject = Newest(settings), bundle or broker
+    if subject is not None and number is None:
         newest.look_back((cluster,))
-        event = next(rounds_in(filter(asked, newest.records())), None)
-        if event is not None and event.data.system == "kafka":
-            raise WrongUse(
-                f"{cluster} is a Kafka cluster: --broker and --bundle are about Pulsar's balancing. What each broker carries and "
-                f"moves: trimtab status --brokers --cluster {cluster}"
-            )
-        if broker is not None:
-            if event is not None:
-                known = {*event.data.brokers_reporting, *event.data.brokers_missing}
-            broker = broker_of(broker, known)
-        records = filter(asked, records_of(settings, settings.topics.audit, day_ago_ms))
-        subject = bundle or broker or ""
-        _show_about(settings, cluster, records, subject, form, is_bundle=bundle is not None, known=known)
-        return
-    newest = Newest(settings)
-    newest.take(filter(asked, records_of(settings, settings.topics.audit, "earliest")))
-    if not newest.records():
+    else:
+        newest.take(filter(asked, records_of(settings, settings.topics.audit, "earliest")))
+    if not newest.records() and (subject is None or number is not None):
         which = "no round" if number is None else f"no round {number}"
         listed = f"`trimtab rounds tail --cluster {cluster} --from earliest --no-follow` lists all rounds"
         raise NotFound(
             f"{which} of {cluster} on {settings.topics.audit}: {stranger_hint(settings, cluster) or listed}"
         )
+    if subject is not None:
+        event = next(rounds_in(filter(asked, newest.records())), None)
+        records: Iterable[TopicRecord] = newest.records()
+        if number is None:
+            records = filter(asked, records_of(settings, settings.topics.audit, day_ago_ms))
+        _show_about(settings, cluster, number, event, records, subject, form, is_bundle=bundle is not None)
+        return
     if form == "table":
         _, event = next(newest.rounds())
         click.echo(round_text(event), nl=False)
@@ -205,13 +197,24 @@ def _only_cluster(settings: Settings, begin_ms: int) -> str:
 def _show_about(
     settings: Settings,
     cluster: str,
+    number: int | None,
+    event: Round | None,
     records: Iterable[TopicRecord],
     subject: str,
     form: str,
     *,
     is_bundle: bool,
-    known: set[str],
 ) -> None:
+    """Show what the rounds of ``records`` say of the subject; ``event`` is the newest of them."""
+    if event is not None and event.data.system == "kafka":
+        raise WrongUse(
+            f"{cluster} is a Kafka cluster: --broker and --bundle are about Pulsar's balancing. What each broker carries and "
+            f"moves: trimtab status --brokers --cluster {cluster}"
+        )
+    known: set[str] = set()
+    if event is not None and not is_bundle:
+        known = {*event.data.brokers_reporting, *event.data.brokers_missing}
+        subject = broker_of(subject, known)
     rounds = newest_about(records, subject, is_bundle=is_bundle)
     if not rounds:
         why = (
@@ -225,12 +228,17 @@ def _show_about(
             why = suggest_nearest(subject, known)
         elif (hint := stranger_hint(settings, cluster)) is not None:
             why = f"no round of the last day is of {cluster}; {hint}"
-        raise NotFound(f"no round of {cluster} in the last day names {subject}: {why}")
+        which = (
+            f"no round of {cluster} in the last day names"
+            if number is None
+            else f"round {number} of {cluster} does not name"
+        )
+        raise NotFound(f"{which} {subject}: {why}")
     if form == "table":
-        click.echo(about_text([event.data for event in rounds]), nl=False)
+        click.echo(about_text([each.data for each in rounds]), nl=False)
     else:
-        for event in rounds:
-            click.echo(render_published(msgspec.json.encode(event), form), nl=False)
+        for each in rounds:
+            click.echo(render_published(msgspec.json.encode(each), form), nl=False)
 
 
 def newest_about(records: Iterable[TopicRecord], subject: str, *, is_bundle: bool) -> list[Round]:

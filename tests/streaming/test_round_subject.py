@@ -287,6 +287,37 @@ def test_a_broker_is_shown_without_its_port_and_a_misspelt_one_is_answered(monke
     assert f"did you mean {full}?" in run(monkeypatch, values, *command, f"x{full}").stderr
 
 
+NUMBER = SUMMARY["data"]["round"]
+NAMED = SUMMARY["data"]["brokers_reporting"][0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (f"{NUMBER} --broker {NAMED.rpartition(':')[0]}", f"{NAMED} is at "),
+        (
+            f"{NUMBER} --broker x{NAMED}",
+            f"round {NUMBER} of {{}} does not name x{NAMED}: did you mean {NAMED}?",
+        ),
+        (
+            f"{NUMBER} --bundle t/n/0x0_0x1",
+            f"round {NUMBER} of {{}} does not name t/n/0x0_0x1: its broker did",
+        ),
+        (f"99 --broker {NAMED}", "no round 99 of {} on trimtab.audit: `trimtab rounds tail --cluster {} "),
+        ("99", "no round 99 of {} on trimtab.audit: `trimtab rounds tail --cluster {} "),
+    ],
+)
+def test_a_round_before_the_newest_is_asked_about_a_broker_or_bundle(
+    asked: str, said: str, monkeypatch: pytest.MonkeyPatch
+):
+    newer = SUMMARY | {"data": SUMMARY["data"] | {"round": NUMBER + 1}}
+    values = [json.dumps(each).encode() for each in (SUMMARY, newer)]
+    cluster = SUMMARY["cluster"]
+    done = run(monkeypatch, values, "rounds", "show", "--cluster", cluster, *asked.split())
+    assert said.replace("{}", cluster) in done.output
+    assert f"round {NUMBER + 1}" not in done.output
+
+
 @pytest.mark.parametrize("option", ["--broker", "--bundle"])
 def test_of_a_kafka_cluster_no_round_is_asked_about_a_broker_or_bundle(
     option: str, monkeypatch: pytest.MonkeyPatch
