@@ -369,7 +369,9 @@ def backtest_command(
     settings = [
         line for survey in surveys for line in _describe_settings(survey, except_policy=bool(policies))
     ]
-    found = backtest_of(_describe_input(surveys, sources), settings, surveys, closed, opened)
+    found = backtest_of(
+        _describe_input(surveys, sources), settings, surveys, closed, opened, [each for _, each in chosen]
+    )
     if html is not None:
         from streaming.simulator.page import render_backtest_page  # noqa: PLC0415  the plotting library takes a second
 
@@ -453,7 +455,7 @@ def _describe_settings(survey: "Survey", *, except_policy: bool) -> Iterator[str
 
 
 def _show_backtest(found: "Backtest", form: str) -> None:
-    from streaming.simulator.differences import RECORDED_COLUMNS, open_text, tree_of, verdict  # noqa: PLC0415
+    from streaming.simulator.differences import RECORDED_COLUMNS, open_text, tree_of  # noqa: PLC0415
     from streaming.simulator.score import card  # noqa: PLC0415
 
     if form != "table":
@@ -462,5 +464,5 @@ def _show_backtest(found: "Backtest", form: str) -> None:
     click.echo("\n".join([found.sources, *found.settings, ""]))
     for cluster, rows in list(card(found.closed).items())[1:]:
         click.echo(_card_table(f"{cluster}, closed loop", rows, RECORDED_COLUMNS))
-        click.echo("\n".join([*verdict(found.closed_runs(cluster)), ""]))
+        click.echo("\n".join([*found.verdict(cluster), ""]))
     click.echo(open_text(found), nl=False)

@@ -3,6 +3,7 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,6 +11,8 @@ import msgspec
 from policies.shedding.contract import FIRED
 from policies.wording import counted, time_text
 from state.outputs import rfc3339
+from state.settings import PulsarSettings
+from streaming.settings import ClusterSettingsSource, Settings
 from streaming.simulator.backtest import AS_RECORDED, REFERENCES, Act, Opened, OpenRound, Survey, Why
 from streaming.simulator.runs import NOBODY
 from streaming.simulator.score import ALL, BALANCED_POINTS, COLUMNS, Run, Score, card
@@ -122,10 +125,23 @@ class Backtest(msgspec.Struct, frozen=True, kw_only=True):
     closed: list[Run]
     decided: list[Decided]
     differences: list[Difference]
+    first_rounds: dict[str, int]
+    """By cluster, the first round in which every candidate may act."""
 
     def closed_runs(self, cluster: str) -> list[Run]:
         """The runs of a cluster in the closed loop."""
         return [run for run in self.closed if run.scenario == cluster]
+
+    def verdict(self, cluster: str) -> list[str]:
+        """What the closed loop shows of a cluster: sentences of ``verdict``, or that there are too few rounds for any."""
+        runs, first = self.closed_runs(cluster), self.first_rounds[cluster]
+        if not runs or (count := runs[0].score.rounds) > first:
+            return verdict(runs)
+        recorded = f"{counted(count, 'round')} {'is' if count == 1 else 'are'} recorded"
+        why = f"the first in which every candidate may act is round {first} (warmup_rounds, and the hit count of its policy)"
+        return [
+            f"No verdict: {recorded}, and {why}. What an action does shows in the rounds after it: record for longer."
+        ]
 
 
 def backtest_of(
@@ -134,6 +150,7 @@ def backtest_of(
     surveys: Sequence[Survey],
     closed: Sequence[Run],
     opened: Sequence[Opened],
+    candidates: Sequence[Settings],
 ) -> Backtest:
     """Both loops together, cluster by cluster."""
     return Backtest(
@@ -147,6 +164,20 @@ def backtest_of(
             for survey in surveys
             for each in differences([run for run in opened if run.cluster == survey.cluster])
         ],
+        first_rounds={
+            survey.cluster: max(
+                _first_round(ClusterSettingsSource(each).base(survey.cluster).pulsar) for each in candidates
+            )
+            for survey in surveys
+        },
+    )
+
+
+def _first_round(settings: PulsarSettings) -> int:
+    """The first round in which the policy may act: it counts its hits in the rounds after those that only look."""
+    section = asdict(settings.section_of(settings.policy))
+    return settings.rounds.warmup_rounds + min(
+        (hits for name, hits in section.items() if name.endswith("hit_count")), default=1
     )
 
 
@@ -269,7 +300,7 @@ def tree_of(found: Backtest) -> dict[str, Any]:
             for run in found.closed
         ],
         "score_card": {cluster: rows for cluster, rows in card(found.closed).items() if cluster != ALL},
-        "verdicts": {each.cluster: verdict(found.closed_runs(each.cluster)) for each in found.surveys},
+        "verdicts": {each.cluster: found.verdict(each.cluster) for each in found.surveys},
         "open_loop": msgspec.to_builtins(found.decided),
         "differences": [_difference(each) for each in found.differences],
     }

@@ -21,7 +21,6 @@ from streaming.simulator.differences import (
     Decision,
     Difference,
     same_text,
-    verdict,
 )
 from streaming.simulator.runs import NOBODY, PERFECT
 from streaming.simulator.score import ALL, BALANCED_POINTS, COLUMNS, Column, Figures, Run, Series, card, show
@@ -198,7 +197,7 @@ def render_backtest_page(found: Backtest) -> str:
         cluster, closed = survey.cluster, found.closed_runs(survey.cluster)
         parts.append(f"<h2>{escape(cluster)}</h2>")
         if closed:
-            verdicts = "<br>".join(escape(each) for each in verdict(closed))
+            verdicts = "<br>".join(escape(each) for each in found.verdict(cluster))
             parts += [
                 f"<p id='verdict'><strong>{verdicts}</strong></p><p class='note'>{escape(CLEAR)}</p>",
                 (

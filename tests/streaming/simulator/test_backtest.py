@@ -100,6 +100,30 @@ def test_only_what_was_reported_in_the_time_asked_for_counts():
     assert found["differences"] == []
 
 
+@pytest.mark.parametrize(
+    ("until", "policy", "told"),
+    [
+        (
+            "13:21:30",
+            "fleet-planner",
+            "1 round is recorded, and the first in which every candidate may act is round 2",
+        ),
+        (
+            "13:21:50",
+            "avg-shedder",
+            "3 rounds are recorded, and the first in which every candidate may act is round 3",
+        ),
+        ("13:22:10", "avg-shedder", ""),
+    ],
+)
+def test_a_recording_of_too_few_rounds_shows_nothing(until: str, policy: str, told: str):
+    asked = ["--config", SETTINGS, "--policy", policy, "--to", f"2026-11-21T{until}Z", RECORDING]
+    verdicts = tree(*asked)["verdicts"]["lab"]
+    assert ("No verdict: " in verdicts[0]) == bool(told), verdicts
+    assert told in verdicts[0]
+    assert verdicts[0] in backtest(*asked).stdout
+
+
 def test_a_folder_stands_for_the_recordings_in_it(tmp_path: Path, found: dict[str, Any]):
     lines = gzip.decompress(Path(RECORDING).read_bytes()).splitlines(keepends=True)
     (tmp_path / "b.ndjson.gz").write_bytes(gzip.compress(b"".join(lines[200:])))
