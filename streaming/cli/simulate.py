@@ -438,12 +438,14 @@ def _describe_settings(survey: "Survey", *, except_policy: bool) -> Iterator[str
     """A line with the settings that operators made in a cluster; none where they made none that count."""
     from streaming.cli.control import overlay_lines  # noqa: PLC0415  see `commands`
 
+    began = [event for event in survey.controls if event.time_ms <= survey.first_ms][-1:]
+    later = [event for event in survey.controls if survey.first_ms < event.time_ms <= survey.last_ms]
     made = [
         (time_text(rfc3339(event.time_ms)), ", ".join(overlay_lines(event.data.settings)))
-        for event in survey.controls
+        for event in (*began, *later)
     ]
     changes = [
-        f"{text or 'none'} from {time}"
+        f"{text or 'what the file says again'} from {time}"
         for (_, before), (time, text) in pairwise([("", ""), *made])
         if text != before
     ]

@@ -461,6 +461,35 @@ def test_settings_of_operators_count_and_a_line_says_so_but_no_pause_and_no_poli
     assert found["operators_settings"][0] in backtest(*TWO_POLICIES, file).stdout
 
 
+LOW = {"pulsar": {"avg_shedder": {"low_hit_count": 12}}}
+SET = "pulsar.avg_shedder.low_hit_count = 12"
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ([("13:20:00", LOW), ("13:20:20", {})], ""),
+        ([("13:20:00", {}), ("13:20:20", LOW)], f"{SET} from 2026-11-21T13:20:20Z"),
+        (
+            [("13:25:00", LOW), ("13:26:00", {})],
+            f"{SET} from 2026-11-21T13:25:00Z; what the file says again from 2026-11-21T13:26:00Z",
+        ),
+        (
+            [("13:20:00", LOW), ("13:26:00", {})],
+            f"{SET} from 2026-11-21T13:20:00Z; what the file says again from 2026-11-21T13:26:00Z",
+        ),
+        ([("14:00:00", LOW), ("14:01:00", {})], ""),
+    ],
+    ids=["taken back before", "in force", "within", "begun before", "later"],
+)
+def test_of_what_operators_set_only_what_counts_within_the_recording_is_said(
+    tmp_path: Path, made: list[tuple[str, dict[str, object]]], said: str
+):
+    file = with_controls(tmp_path, *(control(f"2026-11-21T{time}Z", settings) for time, settings in made))
+    settings = tree("--config", SETTINGS, "--loop", "closed", file)["operators_settings"]
+    assert [each.partition(" candidate: ")[2] for each in settings] == ([said] if said else [])
+
+
 def test_settings_of_operators_can_be_left_out(tmp_path: Path, found: dict[str, Any]):
     left_out = tree(
         *TWO_POLICIES, "--recorded-settings", "drop", with_controls(tmp_path, control(BEFORE, NEVER))
