@@ -201,11 +201,17 @@ def maintenance_of(data: ControlData) -> Iterator[tuple[tuple[str, str], Mainten
             yield (what, name), window
 
 
+def window_text(key: tuple[str, str]) -> str:
+    """What ``maintenance_of`` yields as a person says it: the id of a broker shows that it is one."""
+    what, name = key
+    return f"{what.removesuffix(' broker')} {name}"
+
+
 def _require_lasting(cluster: str, before: ControlData, after: ControlData, *, since_ms: int) -> None:
     """Raises ``WrongUse`` for an end before the first round that can obey it: it would hold nothing."""
     known = dict(maintenance_of(before))
     ends = {} if after.until == before.until else {"pause": after.until}
-    ends |= {" ".join(key): each.until for key, each in maintenance_of(after) if each != known.get(key)}
+    ends |= {window_text(key): each.until for key, each in maintenance_of(after) if each != known.get(key)}
     for what, until in ends.items():
         if until is not None and epoch_ms(until) <= since_ms:
             raise WrongUse(

@@ -225,13 +225,13 @@ def end_maintenance(brokers: Collection[str], namespaces: Collection[str]) -> Ed
         known_brokers = {*data.maintenance_brokers, *data.drained_brokers}
         ended = [broker_of(each, known_brokers) for each in brokers]
         for what, names, known in (
-            ("broker", ended, known_brokers),
-            ("namespace", namespaces, {*data.maintenance_namespaces}),
+            ("", ended, known_brokers),
+            ("namespace ", namespaces, {*data.maintenance_namespaces}),
         ):
             strangers = sorted(set(names) - known)
             if strangers:
                 raise WrongUse(
-                    f"{what} {', '.join(strangers)} is neither under maintenance nor drained; `trimtab maintenance list` "
+                    f"{what}{', '.join(strangers)} is neither under maintenance nor drained; `trimtab maintenance list` "
                     "shows what is"
                 )
         return msgspec.structs.replace(

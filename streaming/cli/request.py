@@ -28,6 +28,7 @@ from streaming.cli.control import (
     overlay_lines,
     plan,
     read_control,
+    window_text,
 )
 from streaming.cli.options import settings_options, with_options
 from streaming.cli.output import text_of
@@ -343,9 +344,9 @@ def _maintenance_changes(before: ControlData, after: ControlData) -> Iterable[st
     old, new = dict(maintenance_of(before)), dict(maintenance_of(after))
     for key in sorted({*old, *new}):
         if key not in new:
-            yield f"  {' '.join(key)}: ends"
+            yield f"  {window_text(key)}: ends"
         elif old.get(key) != new[key]:
-            yield f"  {' '.join(key)}: {_describe_end(new[key])}"
+            yield f"  {window_text(key)}: {_describe_end(new[key])}"
 
 
 def overlay_text(cluster: str, stands: Standing, source: ClusterSettingsSource) -> str:
@@ -386,7 +387,7 @@ def standing_lines(data: ControlData) -> Iterable[str]:
     """What is under maintenance or drained, with who asked for it and why."""
     for key, each in maintenance_of(data):
         asked = f"by {each.who or 'somebody'}: {each.why or 'no reason given'}"
-        yield f"  {' '.join(key)}: since {time_text(rfc3339(epoch_ms(each.since)))} {_describe_end(each)}, {asked}"
+        yield f"  {window_text(key)}: since {time_text(rfc3339(epoch_ms(each.since)))} {_describe_end(each)}, {asked}"
 
 
 def _describe_end(window: MaintenanceWindow) -> str:

@@ -56,7 +56,7 @@ POLICY = {"pulsar": {"fleet_planner": {"acceptable_spread_points": 5}}}
     [
         ([ControlData(paused=True)], ["paused"]),
         ([ControlData(mode="dry-run", approval="required")], ["mode dry-run, approval required"]),
-        ([ControlData(drained_brokers=DRAINED)], ["drain of broker broker-2:8080"]),
+        ([ControlData(drained_brokers=DRAINED)], ["drain of broker-2:8080"]),
         ([ControlData(settings=POLICY)], ["pulsar.fleet_planner.acceptable_spread_points = 5"]),
         (
             [ControlData(paused=True), ControlData(paused=True, mode="act"), ControlData(mode="act")],

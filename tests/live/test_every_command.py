@@ -125,7 +125,7 @@ def test_each_command_does_its_work_as_a_process(stage: Stage, tmp_path: Path):
     broker = ("--broker", "broker-1:8080")
     assert "until it is ended" in show("maintenance start", *config, *changes, *broker)
     assert "ends" in show("maintenance end", *config, *changes, *broker)
-    assert "drain of broker broker-1:8080" in show("drain", *config, *changes, *broker)
+    assert "drain of broker-1:8080" in show("drain", *config, *changes, *broker)
     assert "broker-1:8080" in show("maintenance list", *config)
     proposing = json.loads(rounds[-1])
     row = {"id": "f" * 32, "kind": "unload", "bundle": "t/n/0x0_0x1", "source": "b1", "destination": "b2"}

@@ -44,7 +44,7 @@ def test_a_proposal_is_approved_a_broker_drained_and_replayed_alike(stage: Stage
         assert (action["data"]["dry_run"], action["data"]["bundle"]) == (False, proposal["data"]["bundle"])
 
         text = output_of(config, "drain", "--cluster", "east-1", "--broker", "broker-1:8080", *asked)
-        assert "drain of broker broker-1:8080: until it is ended" in text
+        assert "drain of broker-1:8080: until it is ended" in text
         assert "nothing will move" not in text
         first = since(text)
         stage.send(played(range(first, first + 1)))

@@ -14,7 +14,7 @@ from deploy.local.demo.story import Decision, Fate, Story
 from policies.wording import counted
 from state.outputs import RoundSummary, Split
 from state.overlay import ControlData, moment_at
-from streaming.cli.control import maintenance_of, overlay_lines
+from streaming.cli.control import maintenance_of, overlay_lines, window_text
 from streaming.planner.split import draw
 
 
@@ -105,8 +105,7 @@ def _set_in(data: ControlData) -> Iterator[str]:
         yield f"mode {data.mode}"
     if data.approval:
         yield f"approval {data.approval}"
-    for (what, name), _ in maintenance_of(data):
-        yield f"{what} {name}"
+    yield from (window_text(key) for key, _ in maintenance_of(data))
     yield from overlay_lines(data.settings)
 
 
