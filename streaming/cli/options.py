@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -197,6 +198,29 @@ class Moment(click.ParamType[datetime]):
         if self._is_ahead and moment <= datetime.now(UTC):
             self.fail(f"{value!r} is over already", param, ctx)
         return moment.astimezone(UTC)
+
+
+class Whole(click.IntRange):
+    """A whole number within bounds, of which the lower one is set."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Raises ``click.BadParameter``."""
+        try:
+            return int(super().convert(value, param, ctx))
+        except click.BadParameter:
+            most = " on" if self.max is None else f" to {self.max:g}"
+            self.fail(f"{value!r}: expected a whole number from {self.min:g}{most}", param, ctx)
+
+
+class OneOf(click.Choice[str]):
+    """One of many texts; a misspelt one is answered with the nearest."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """What is said of a text that is none of them."""
+        close = get_close_matches(str(value), self.choices, n=1)
+        return super().get_invalid_choice_message(value, ctx) + (
+            f" Did you mean {close[0]}?" if close else ""
+        )
 
 
 TIME_HELP = "TIME is RFC 3339, or 10m, 2h, 7d back from now."

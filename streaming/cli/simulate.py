@@ -19,7 +19,7 @@ from policies.shedding.registry import POLICIES
 from policies.wording import counted, time_text
 from state.outputs import rfc3339
 from state.overlay import epoch_ms
-from streaming.cli.options import TIME_HELP, Moment, example, read_settings
+from streaming.cli.options import TIME_HELP, Moment, OneOf, Whole, example, read_settings
 from streaming.cli.output import format_option, progress, render
 from streaming.process.exits import WrongUse, raised_as, words_of
 from streaming.process.stop_signals import interrupted_by_sigterm
@@ -63,7 +63,7 @@ _configs_option = click.option(
     help="Settings file to compare; more than one may be given.",
 )
 _processes_option = click.option(
-    "--processes", type=click.IntRange(1), help="Number of parallel runs.  [default: one per processor]"
+    "--processes", type=Whole(1), help="Number of parallel runs.  [default: one per processor]"
 )
 
 
@@ -143,7 +143,7 @@ Example:
     "--scenario",
     "names",
     multiple=True,
-    type=click.Choice([_ALL, *(each.name for each in SCENARIOS)]),
+    type=OneOf([_ALL, *(each.name for each in SCENARIOS)]),
     help="What happens to the fleet; more than one may be given.  [default: one-hot-broker]",
 )
 @click.option(
@@ -157,20 +157,18 @@ Example:
     "--policy",
     "policies",
     multiple=True,
-    type=click.Choice([policy.name for policy in POLICIES]),
+    type=OneOf([policy.name for policy in POLICIES]),
     help=f"Policy to compare. All other settings are the defaults; `[pulsar.capacity] sessions_count` is that of the simulated brokers. More than one may be given.  [default: {', '.join(_FIRST_POLICIES)}]",
 )
 @click.option(
     "--seeds",
     "seeds_count",
-    type=click.IntRange(1, 1000),
+    type=Whole(1, 1000),
     default=3,
     show_default=True,
     help="Number of runs of each.",
 )
-@click.option(
-    "--first-seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the first run."
-)
+@click.option("--first-seed", type=Whole(0), default=1, show_default=True, help="Seed of the first run.")
 @click.option(
     "--hours", type=click.FloatRange(0.5, 168), help="Simulated hours, instead of those of the scenario."
 )
@@ -279,7 +277,7 @@ def _show_simulation(runs: "Sequence[Run]", form: str) -> None:
     "--policy",
     "policies",
     multiple=True,
-    type=click.Choice([policy.name for policy in POLICIES]),
+    type=OneOf([policy.name for policy in POLICIES]),
     help="Policy to compare; all other settings come from --config. More than one may be given.",
 )
 @click.option(

@@ -4,7 +4,7 @@ import click
 import msgspec
 
 from policies.splitting.ranges import BadRange, Bundle, partitions_of
-from streaming.cli.options import example, read_input
+from streaming.cli.options import Whole, example, read_input
 from streaming.cli.output import format_option, text_of, to_yaml
 from streaming.planner.split import (
     BadRequest,
@@ -106,7 +106,7 @@ def _answer_lines(text: bytes, form: str, why: str) -> None:
 )
 @click.option(
     "--partitions",
-    type=click.IntRange(0, _MOST_PARTITIONS),
+    type=Whole(0, _MOST_PARTITIONS),
     default=0,
     show_default=True,
     help="Number of partitions of each TOPIC; print the partitions.",

@@ -57,8 +57,17 @@ Exit codes: 0 planned (a warning names what is unknown; without a write
 """
 
 
-def _rate(_context: click.Context, _option: click.Parameter, rate: int | None) -> int | None:
-    if rate is not None and not 1 <= rate <= LARGEST_NUMBER:
+_EXAMPLE = "such as 19200000 for 19.2 MB/s"
+
+
+def _rate(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        rate = int(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: expected bytes/s in digits alone, {_EXAMPLE}") from None
+    if not 1 <= rate <= LARGEST_NUMBER:
         raise click.BadParameter(f"{rate}: expected {'1 byte/s or more' if rate < 1 else 'less'}")
     return rate
 
@@ -85,7 +94,7 @@ def _batch_count(_context: click.Context, _option: click.Parameter, text: str | 
 
 
 def _rate_option(name: str, **attributes: Any) -> Option:
-    return click.option(name, type=int, callback=_rate, metavar="BYTES/S", **attributes)
+    return click.option(name, type=str, callback=_rate, metavar="BYTES/S", **attributes)
 
 
 @click.group("throttle")
@@ -196,7 +205,8 @@ def plan_command(
         raise WrongUse(f"--rate {rate} is above --cap {cap}")
     if cap is not None and cap < floor:
         raise WrongUse(
-            f"--cap {cap} is below --floor {floor}: no rate is at or above one and at or below the other"
+            f"--cap {cap} is below --floor {floor}: no rate is at or above one and at or below the other. "
+            f"Both are bytes/s, {_EXAMPLE}"
         )
     rule = RateRule(
         headroom_ratio=headroom,

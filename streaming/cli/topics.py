@@ -2,7 +2,7 @@
 
 import click
 
-from streaming.cli.options import example, settings_options
+from streaming.cli.options import Whole, example, settings_options
 from streaming.process.exits import Refused, raised_as
 from streaming.settings import Settings
 from streaming.transport.errors import StartError
@@ -21,7 +21,7 @@ def topics_command() -> None:
 @settings_options
 @click.option(
     "--input-partitions",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     default=1,
     show_default=True,
     help="Partitions of the input topic.",

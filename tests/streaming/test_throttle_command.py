@@ -237,7 +237,13 @@ def test_bad_input_is_exit_code_2_with_a_message_alone(
         (["--rate", "0"], "0: expected 1 byte/s or more"),
         (["--rate", "1", "--deadline", "1"], "give one of them"),
         (["--rate", "5", "--cap", "4"], "--rate 5 is above --cap 4"),
+        (["--rate", "1e6"], "'1e6': expected bytes/s in digits alone, such as 19200000 for 19.2 MB/s"),
+        (
+            ["--cap", "19.2MB/s"],
+            "'19.2MB/s': expected bytes/s in digits alone, such as 19200000 for 19.2 MB/s",
+        ),
         (["--cap", "1000000"], "--cap 1000000 is below --floor 1048576"),
+        (["--cap", "20"], "Both are bytes/s, such as 19200000 for 19.2 MB/s"),
         (["--deadline", "0"], "0 is not above 0"),
         (["--headroom", "-0.1"], "-0.1 is not 0 or more"),
         (["--headroom", "nan"], "'nan' is no number"),

@@ -94,6 +94,9 @@ def test_a_simulated_recording_says_why_a_backtest_of_it_has_other_figures():
         (["--from", __file__, "--scenario", "scale-out"], "leave one of them out"),
         (["--policy", "avg-shedder", "--policy", "avg-shedder"], "two candidates have the same name"),
         (["--from", __file__], "no line of it is a usable report"),
+        (["--seeds", "0"], "'0': expected a whole number from 1 to 1000"),
+        (["--processes", "none"], "'none': expected a whole number from 1 on"),
+        (["--scenario", "one-hot-brokers"], "Did you mean one-hot-broker?"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused_with_the_remedy(arguments: list[str], message: str):
