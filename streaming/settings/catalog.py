@@ -63,8 +63,12 @@ class SettingsError(ValueError):
         return "; ".join(map(str, self.problems))
 
 
-def suggest_nearest(name: str, known: Iterable[str], *, elsewhere: Iterable[str] = ()) -> str:
+def suggest_nearest(
+    name: str, known: Iterable[str], *, elsewhere: Iterable[str] = (), path: Sequence[str] = ()
+) -> str:
     """A hint such as "did you mean": the closest of ``known``, else of the full keys ``elsewhere``, else all known.
+
+    ``path`` is that of the section in which ``known`` are settings.
 
     Of names that differ from one another in a number only, such as brokers, none is nearer to another number.
     """
@@ -74,7 +78,7 @@ def suggest_nearest(name: str, known: Iterable[str], *, elsewhere: Iterable[str]
         alike = [each for each in here if _NUMBER.sub("#", each) == _NUMBER.sub("#", close[0])]
         numbers = _NUMBER.findall(name)
         if len(alike) == 1 or (numbers and numbers == _NUMBER.findall(close[0])[: len(numbers)]):
-            return f"did you mean {close[0]}?"
+            return f"did you mean {dotted([*path, close[0]]) if path else close[0]}?"
         more = f" and {len(alike) - _ALIKE_COUNT} more" if len(alike) > _ALIKE_COUNT else ""
         return f"known here: {', '.join(alike[:_ALIKE_COUNT])}{more}"
     by_leaf: dict[str, str] = {}

@@ -14,6 +14,7 @@ import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cache
 from itertools import islice
 from pathlib import Path as FilePath
@@ -26,6 +27,7 @@ from pydantic_core import ErrorDetails
 from policies.bounds import Bounds, bounds_of
 from state.settings import LONGEST_S, PulsarSettings
 from streaming.settings.catalog import (
+    CLOSE_RATIO,
     ENV_PREFIX,
     Path,
     Problem,
@@ -339,7 +341,17 @@ def _complaint(detail: ErrorDetails, tree: Mapping[str, Any], root: type) -> Pro
     if detail["type"] == "value_error":
         return Problem("", path, detail["msg"].removeprefix("Value error, "), is_about_section=True)
     expected = bounds.words if bounds and detail["type"] in _OUT_OF_BOUNDS else _expectation(kind)
-    return Problem("", path, f"expected {expected}, found {_describe(value, kind)}")
+    return Problem("", path, f"expected {expected}, found {_describe(value, kind)}{_meant(value, kind)}")
+
+
+def _meant(value: object, kind: Any) -> str:
+    """Which of the values that may be chosen is close to one that is not; empty if none is."""
+    choices = [
+        each for part in (kind, *get_args(kind)) if get_origin(part) is Literal for each in get_args(part)
+    ]
+    texts = [each for each in choices if isinstance(each, str)]
+    close = get_close_matches(value, texts, n=1, cutoff=CLOSE_RATIO) if isinstance(value, str) else []
+    return f"; did you mean {show(close[0])}?" if close else ""
 
 
 def _describe(value: object, kind: Any) -> str:
@@ -366,7 +378,7 @@ def _suggestion(name: str, section: type, path: Path) -> str:
         elsewhere = tuple(key for key in elsewhere if key.partition(".")[0] in known)
     else:
         elsewhere = tuple(key for key in elsewhere if "." in key)
-    return suggest_nearest(name, known, elsewhere=elsewhere)
+    return suggest_nearest(name, known, elsewhere=elsewhere, path=path)
 
 
 def _leaves(value: object, path: Path) -> Iterator[Path]:

@@ -212,7 +212,7 @@ def test_a_value_is_written_as_in_the_settings_file_quotes_may_go(assignment: st
 @pytest.mark.parametrize(
     ("assignment", "complaint"),
     [
-        ("pulsar.avg_shedder.low_threshold=10", "did you mean low_threshold_points?"),
+        ("pulsar.avg_shedder.low_threshold=10", "did you mean pulsar.avg_shedder.low_threshold_points?"),
         ("pulsar.avg_shedder.low_threshold_points=90", "low_threshold_points"),
         ("pulsar.rounds.length_s=10", "not-changeable"),
         (
@@ -257,8 +257,11 @@ def test_a_setting_that_is_not_in_the_overlay_cannot_be_taken_out():
     ("key", "said"),
     [
         ("pulsar.nonsense", "pulsar.nonsense: unknown setting; known here: approval, "),
-        ("pulsar.avg_sheder", "pulsar.avg_sheder: unknown setting; did you mean avg_shedder?"),
-        ("pulsar.avg_shedder.low_threshold", "unknown setting; did you mean low_threshold_points?"),
+        ("pulsar.avg_sheder", "pulsar.avg_sheder: unknown setting; did you mean pulsar.avg_shedder?"),
+        (
+            "pulsar.avg_shedder.low_threshold",
+            "unknown setting; did you mean pulsar.avg_shedder.low_threshold_points?",
+        ),
         ("nonsense", "nonsense: unknown setting; known here: kafka, pulsar"),
     ],
 )

@@ -107,7 +107,7 @@ def test_an_overlay_may_unset_a_declared_capacity(tmp_path: Path):
             "bad-settings",
             "controller: unknown setting; known here: kafka, pulsar",
         ),
-        (b'{"pulsar": {"avg_sheder": {}}}', "bad-settings", "did you mean avg_shedder?"),
+        (b'{"pulsar": {"avg_sheder": {}}}', "bad-settings", "did you mean pulsar.avg_shedder?"),
         (b'{"pulsar": {"avg_shedder": {"low_hit_count": "3"}}}', "bad-settings", "expected a whole number"),
         (
             b'{"pulsar": {"avg_shedder": {"low_threshold_points": 41}}}',

@@ -19,7 +19,7 @@ from tests.streaming.settings.given import loaded, refusal
 WRONG = [
     # the rule, what the file says, and what is said of it after the name of the file
     ("an unknown key names the nearest of its section", "[pulsar.avg_shedder]\nlow_threshold = 10",
-        "pulsar.avg_shedder.low_threshold: unknown setting; did you mean low_threshold_points?"),
+        "pulsar.avg_shedder.low_threshold: unknown setting; did you mean pulsar.avg_shedder.low_threshold_points?"),
     ("a key in the wrong section names the right one", "[pulsar]\nlength_s = 10",
         "pulsar.length_s: unknown setting; did you mean pulsar.rounds.length_s?"),
     ("an unknown section names the nearest", "[pulsr]\n",
@@ -30,7 +30,8 @@ WRONG = [
         "metrics.zzz: unknown setting; known here: collector_port, executor_port, host, port"),
     ("a misspelt key of a cluster's section names the nearest",
         '[clusters."east-1".pulsar.avg_shedder]\nlow_hits_count = 3',
-        "clusters.east-1.pulsar.avg_shedder.low_hits_count: unknown setting; did you mean low_hit_count?"),
+        ("clusters.east-1.pulsar.avg_shedder.low_hits_count: unknown setting; "
+        "did you mean clusters.east-1.pulsar.avg_shedder.low_hit_count?")),
     ("a cluster's section holds nothing but decisions", '[clusters."east.1".controller]\nmode = "act"',
         'clusters."east.1".controller: unknown setting; known here: kafka, pulsar'),
     ("a section in the wrong place names the right place", '[clusters."east-1".avg_shedder]\n',
@@ -78,7 +79,7 @@ WRONG = [
         "controller.action_ttl_s: expected at most 1,000,000,000 seconds, found 1000000000000.0"),
     ("a placement that there is not", '[pulsar]\nplacement = "least-message-rate"',
         ('pulsar.placement: expected one of "broker", "least-long-term-message-rate", '
-        '"least-resource-usage", found "least-message-rate"')),
+        '"least-resource-usage", found "least-message-rate"; did you mean "least-long-term-message-rate"?')),
     ("a limit that would let nothing move", "[pulsar.uniform_load_shedder]\nmax_unload_bundles_count = 0",
         "pulsar.uniform_load_shedder.max_unload_bundles_count: expected 1 or more, or -1 (no limit), found 0"),
     ("an action that is over at once", "[controller]\naction_ttl_s = 0",
