@@ -59,6 +59,6 @@ def duration(seconds: float | None) -> str:
 
 
 def found_in(hit_count: int, needed_count: int) -> str:
-    """For how many rounds something has stood out, such as ``found in 8 rounds in a row, 8 needed``."""
+    """For how many rounds something has stood out, such as ``found in 9 rounds in a row, 8 are enough``."""
     rounds = "1 round" if hit_count == 1 else f"{hit_count} rounds in a row"
-    return f"found in {rounds}, {needed_count} needed"
+    return f"found in {rounds}, {needed_count} {'is' if needed_count == 1 else 'are'} enough"

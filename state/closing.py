@@ -190,6 +190,8 @@ class Hold:
     detail: str
     spends: bool = False
     """Whether the policy settles as if it happened, so that its hits are spent: an approved action goes out on the same brokers."""
+    limit: str = ""
+    """The setting whose budget is spent; empty where none is."""
 
     @property
     def passes(self) -> bool:

@@ -39,6 +39,8 @@ class Forbidden(NamedTuple):
 
     rule: Rule
     detail: str
+    limit: str = ""
+    """The setting whose budget is spent; empty for another rule."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -254,7 +256,7 @@ class Rules:
                 detail = limit.text.format(
                     name=limit.name, most=limit.most, spent=digits(spent, 3), cost=digits(cost, 3)
                 )
-                return Forbidden("budget", detail)
+                return Forbidden("budget", detail, limit.name)
         return None
 
     def bars(self, row: int, destination: int) -> Forbidden | None:

@@ -287,4 +287,4 @@ class Admission:
 
 
 def _hold_forbidden(forbidden: Forbidden | None) -> Hold | None:
-    return None if forbidden is None else Hold(forbidden.rule, forbidden.detail)
+    return None if forbidden is None else Hold(forbidden.rule, forbidden.detail, limit=forbidden.limit)

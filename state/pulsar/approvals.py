@@ -152,7 +152,7 @@ def _unload(
             return Answer(record, "no-destination", detail)
         barred = admission.rules.bars(row, destination)
         if barred is not None:
-            return Answer(record, *barred)
+            return Answer(record, barred.rule, barred.detail)
     code = int(table.mask_codes[row])
     if code != masks.OPEN:
         return Answer(record, masks.MASK_REASONS[code], masks.MASK_REASONS[code])

@@ -206,7 +206,10 @@ def _decision_reason(
     """What happens and why the rest does not; while a controller without memory starts, until when that is."""
     hold = admission.holds.unload
     unloads = len(answers.unloads) + len(drained.unloads) + len(admitted.unloads)
-    why = stay_text(Counter(candidate_outcomes(table, plan, admitted.holds)))
+    why = stay_text(
+        Counter(candidate_outcomes(table, plan, admitted.holds)),
+        limits={hold.limit for hold in admitted.holds.values() if hold.limit},
+    )
     if not why and not unloads:
         why = calm_text(plan.examined.counts(), admission.context.pulsar.policy)
     parts = [
@@ -223,7 +226,12 @@ def _decision_reason(
     standing_out = splits.section(decided).outcomes if decided else {}
     if cuts or standing_out:
         parts.append(
-            actions_text(cuts, "split", stay_text(standing_out, action="split"), approved=len(answers.cuts))
+            actions_text(
+                cuts,
+                "split",
+                stay_text(standing_out, action="split", limits=["max_splits_per_round_count"]),
+                approved=len(answers.cuts),
+            )
         )
     return "; ".join(parts)
 

@@ -214,7 +214,7 @@ class _Desk:
             barred = self._admission.rules.bars(leaving.rules_row, broker)
             if barred is None:
                 return broker
-            first = first or barred
+            first = first or (barred.rule, barred.detail)
         detail = f"no broker of the isolation group of {namespace} takes part in balancing"
         return first or ("no-destination", detail)
 

@@ -3,7 +3,7 @@
 The counts are those of the summary's tables, so that the line, ``status`` and ``rounds show`` agree.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from policies.shedding.registry import AnyPolicy
 from policies.wording import counted
@@ -54,10 +54,10 @@ _STAY = {
 _SINGULARS = {"are": "is", "do": "does", "have": "has", "would": "would"}
 
 
-def stay_text(outcomes: Mapping[str, int], *, action: str = "move") -> str:
+def stay_text(outcomes: Mapping[str, int], *, action: str = "move", limits: Collection[str] = ()) -> str:
     """How many bundles stay for which reason, most first, such as ``11 bundles rest after a move, 2 are too big``; empty if none do.
 
-    ``action`` is that which the bundles rest after.
+    ``action`` is that which the bundles rest after, ``limits`` are the settings whose budgets are spent.
     """
     staying = [(name, count) for name, count in outcomes.items() if name != _ACTED and count]
     staying.sort(key=lambda reason: (-reason[1], reason[0]))
@@ -66,7 +66,8 @@ def stay_text(outcomes: Mapping[str, int], *, action: str = "move") -> str:
         text = f"rest after a {action}" if name == "cooldown" else _STAY[name]
         verb, _, rest = text.partition(" ")
         said = f"{_SINGULARS.get(verb, f'{verb}s')} {rest.replace('their', 'its')}" if count == 1 else text
-        parts.append(f"{count if place else counted(count, 'bundle')} {said}")
+        named = f" ({', '.join(sorted(limits))})" if name == "budget" and limits else ""
+        parts.append(f"{count if place else counted(count, 'bundle')} {said}{named}")
     return ", ".join(parts)
 
 

@@ -187,7 +187,7 @@ def taken(rules: Rules, *rows: int) -> list[str]:
 def test_a_limit_lets_as_many_through_as_it_says(limit: str) -> None:
     rules = rules_of(NAMES, [], limits={limit: 2})
     assert taken(rules) == ["", "", "budget", "budget"]
-    assert rules.keeps(0) == Forbidden("budget", f"{limit} 2 is spent")
+    assert rules.keeps(0) == Forbidden("budget", f"{limit} 2 is spent", limit)
     assert not rules.allowed(np.arange(4), np.array([1])).any()
 
 
@@ -231,7 +231,7 @@ def test_drains_have_an_hour_of_their_own_and_share_the_round() -> None:
     gone = row_of(rules, "gone")
     assert taken(rules, 0, 1, gone, gone + 1) == ["", "budget", "", "budget"]
     assert [float(each.spent[0]) for each in rules.limits] == [2, 1, 1]
-    assert rules.keeps(gone + 1) == Forbidden("budget", "drain 1 is spent")
+    assert rules.keeps(gone + 1) == Forbidden("budget", "drain 1 is spent", "drain")
 
 
 def test_a_drained_broker_gives_its_last_bundle_to_a_silent_broker_of_any_group() -> None:

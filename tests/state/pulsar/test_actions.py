@@ -132,7 +132,7 @@ def test_an_unload_says_what_it_was_decided_on_and_what_must_still_hold() -> Non
         round=7,
         policy="avg-shedder",
         trigger="high-threshold",
-        reason="b1 is at 1.0 % and b2 at 1.0 %, 1.0 points apart with 1 allowed, found in 1 round, 1 needed: moving "
+        reason="b1 is at 1.0 % and b2 at 1.0 %, 1.0 points apart with 1 allowed, found in 1 round, 1 is enough: moving "
         f"{A} (60 messages/s, 600 bytes/s) to b2, the least used at 25.0 %",
         evidence=NUMBERS
         | {

@@ -380,7 +380,7 @@ ASKED = {"proposals_expire_ms": PROPOSALS_EXPIRE_MS}
         ),
         (
             {"guards": {"max_unloads_per_round_count": 1}},
-            "1 unload, 1 bundle waits for a budget, 1 has no traffic",
+            "1 unload, 1 bundle waits for a budget (max_unloads_per_round_count), 1 has no traffic",
         ),
         ({"answers": APPROVED}, "3 unloads (1 approved), 1 bundle has no traffic; 1 split (1 approved)"),
         ({"overlay": DRAINED}, "3 unloads (1 to empty drained brokers), 1 bundle has no traffic"),

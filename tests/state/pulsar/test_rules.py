@@ -176,6 +176,7 @@ def test_a_hold_for_traffic_has_its_numbers() -> None:
     assert rules.keeps(20) == (
         "budget",
         "max_moved_per_hour_ratio 0.4 is spent: 0.667 of the fleet's traffic was moved within the hour, and this bundle carries 0.0333",
+        "max_moved_per_hour_ratio",
     )
 
 

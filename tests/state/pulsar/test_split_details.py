@@ -346,17 +346,17 @@ BY_RANGE: dict[str, Any] = {"without_topic_stats": "range"}
         (
             OFF | {"max_topics_count": 3, "counts": 4},
             "topics",
-            f"{BIG} has 4 topics, 3 are allowed, found in 1 round, 1 needed: cut at ",
+            f"{BIG} has 4 topics, 3 are allowed, found in 1 round, 1 is enough: cut at ",
         ),
         (
             OFF | {"max_sessions_count": 3, "counts": 4},
             "sessions",
-            f"{BIG} has 4 producers and consumers, 3 are allowed, found in 1 round, 1 needed: cut at ",
+            f"{BIG} has 4 producers and consumers, 3 are allowed, found in 1 round, 1 is enough: cut at ",
         ),
         (
             OFF | {"max_bytes_per_s": 700.0},
             "bytes",
-            f"{BIG} has 800 bytes/s, 700 are allowed, found in 1 round, 1 needed: cut at ",
+            f"{BIG} has 800 bytes/s, 700 are allowed, found in 1 round, 1 is enough: cut at ",
         ),
         (
             OFF | BY_RANGE | {"proposals": overloading(BY_BROKER_MESSAGES)},

@@ -31,6 +31,11 @@ def test_a_bundle_that_was_split_does_not_rest_after_a_move() -> None:
     assert stay_text({"cooldown": 2}, action="split") == "2 bundles rest after a split"
 
 
+def test_a_budget_that_is_waited_for_is_named_by_its_setting() -> None:
+    said = stay_text({"budget": 2, "cooldown": 1}, limits={"max_b_count", "max_a_count"})
+    assert said == "2 bundles wait for a budget (max_a_count, max_b_count), 1 rests after a move"
+
+
 @pytest.mark.parametrize(
     ("examined", "said"),
     [
