@@ -28,7 +28,7 @@ from tests.compare.scenarios import MESSAGE_BYTES
 FELT = "felt.json"
 _HEAD = struct.Struct(">Qd")
 """Number and time of sending."""
-_BEAT_S = 0.02
+_BEAT_S = 0.05
 _NOISE_LASTS_S = 40.0
 _NOISE_STEP_S = 1.0
 _REMAINING_S = 15.0
