@@ -171,9 +171,7 @@ def throttle_command() -> None:
     "--plan",
     "chosen",
     type=click.Choice(["uniform", "per-broker"]),
-    default="uniform",
-    show_default=True,
-    help="Which rates --apply sets.",
+    help="Which rates --apply sets.  [default: uniform]",
 )
 @click.option("--replace-rates", is_flag=True, help="--apply replaces rates that are set already.")
 @format_option(default="json")
@@ -192,7 +190,7 @@ def plan_command(
     config: Path | None,
     interval: float,
     is_applied: bool,  # noqa: FBT001  click passes it by keyword
-    chosen: Literal["uniform", "per-broker"],
+    chosen: Literal["uniform", "per-broker"] | None,
     replace_rates: bool,  # noqa: FBT001  click passes it by keyword
 ) -> None:
     """Say which brokers must be throttled, the lowest rate at which copies end, the rate to use, and when they are done.
@@ -220,6 +218,10 @@ def plan_command(
         raise WrongUse("give --input FILE, --recovering BROKER, or both")
     if recovering and target is None:
         raise WrongUse("--recovering needs --bootstrap or --cluster: what a broker missed is looked up there")
+    if not is_applied and (chosen or replace_rates):
+        raise WrongUse(
+            "--plan and --replace-rates say what --apply sets, and there is no --apply: nothing would be set"
+        )
     if is_applied and (target is None or batches is not None):
         raise WrongUse(
             "--apply needs --bootstrap or --cluster, and no --batches: apply them one by one, each from its own file"
@@ -232,7 +234,7 @@ def plan_command(
                 checked = checked_request(request)
             plan = make(checked)
         else:
-            name, applied = cluster or "--bootstrap", chosen if is_applied else None
+            name, applied = cluster or "--bootstrap", (chosen or "uniform") if is_applied else None
             plan = _plan_on_cluster(
                 request, recovering, make, target, name, interval, applied, replaces=replace_rates
             )

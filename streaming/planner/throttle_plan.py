@@ -115,7 +115,6 @@ def _warnings(
 def answer_of(plan: ThrottlePlan) -> dict[str, Any]:
     """What is printed; keys of maps are broker ids or topics as text, ascending. Equal plans give equal answers, key by key."""
     needs, copies = plan.needs, plan.reassignment.copies
-    safe = {role: needs.failover_safe_min_bytes_per_s.get(role, 0) for role in needs.min_bytes_per_s}
     return {
         "leader_throttled_replicas": plan.lists.leader,
         "follower_throttled_replicas": plan.lists.follower,
@@ -129,7 +128,7 @@ def answer_of(plan: ThrottlePlan) -> dict[str, Any]:
         "disk_min_bytes_per_s": _by_name(needs.min_bytes_per_s, "disk"),
         "disk_rate_bytes_per_s": _by_name(plan.per_broker.rates, "disk"),
         "leader_min_write_rate_bytes_per_s": _by_name(needs.write_bytes_per_s, "leader"),
-        "failover_safe_leader_min_bytes_per_s": _by_name(safe, "leader"),
+        "failover_safe_leader_min_bytes_per_s": _by_name(needs.failover_safe_min_bytes_per_s, "leader"),
         "uniform": _uniform_answer(plan.uniform),
         "per_broker": {
             **_outcome_answer(plan.per_broker),
@@ -244,6 +243,10 @@ def _table(plan: ThrottlePlan) -> Iterator[str]:
             f"{role!s:<13}{bytes_text(load.bytes_left):>10}{rate_text(writes):>12}{rate_text(load.min_bytes_per_s):>12}{safe:>12}"
             f"{_draw_outcome(plan.uniform.plan, role)}{_draw_outcome(plan.per_broker, role)}"
         )
+    leading = {load.role for load in plan.loads}
+    for role, minimum in plan.needs.failover_safe_min_bytes_per_s.items():
+        if role not in leading:
+            yield f"{role!s:<13}{'leads none now':>34}{rate_text(minimum):>12}"
 
 
 def _draw_outcome(plan: RatePlan, role: BrokerRole) -> str:
@@ -281,6 +284,8 @@ def _verdict(title: str, plan: RatePlan, *, in_batches: bool, lacking: str) -> s
         return f"{title}: all at once it would never end, in the batches below it does"
     if not plan.feasible:
         return f"{title}: INFEASIBLE, it would never end"
+    if plan.total_s is None:
+        return f"{title}: it ends, but unknown sizes leave open when"
     slowest = "" if plan.bottleneck is None else f", {plan.bottleneck} is the last"
     return f"{title}: done in {duration(plan.total_s)}{slowest}"
 

@@ -162,6 +162,42 @@ def test_a_table_says_what_is_missing_of_which_partition_and_how_to_give_it(
     assert "or let them be read from the cluster with --bootstrap or --cluster\n" in shown.stdout
 
 
+def test_a_table_of_unknown_sizes_says_that_the_copy_ends_and_not_when():
+    shown = plan([GOOD, NO_SIZE], "--format", "table")
+    assert "uniform: it ends, but unknown sizes leave open when\n" in shown.stdout
+    assert "done in" not in shown.stdout
+
+
+def test_a_source_that_leads_nothing_now_has_its_minimum_after_a_failover_too():
+    rows = [
+        {
+            **GOOD,
+            "current_replicas": [1, 3],
+            "target_replicas": [1, 4],
+            "leader": 1,
+            "write_bytes_per_s": 4_000_000,
+        },
+        {
+            **GOOD,
+            "partition": 1,
+            "current_replicas": [2, 3],
+            "target_replicas": [2, 5],
+            "leader": 2,
+            "write_bytes_per_s": 4_000_000,
+        },
+    ]
+    # 3 would feed the other old replica and the new one of both: 4 x 2 x 2
+    assert answer(rows)["failover_safe_leader_min_bytes_per_s"] == {
+        "1": 8_000_000,
+        "2": 8_000_000,
+        "3": 16_000_000,
+    }
+    assert (
+        "leader:3                         leads none now   16.0 MB/s\n"
+        in plan(rows, "--format", "table").stdout
+    )
+
+
 def test_a_table_in_which_nothing_is_copied_says_so_and_foretells_no_end():
     assert plan([], "--format", "table").stdout == (
         "nothing is copied\nwarning: the request names no partition\n"
@@ -252,6 +288,8 @@ def test_bad_input_is_exit_code_2_with_a_message_alone(
         (["--batches", "auto"], "without a cap"),
         (["--batches", "2"], "1 moving partition cannot go in 2 batches; expected a single one"),
         (["--apply"], "--apply needs --bootstrap or --cluster"),
+        (["--replace-rates"], "there is no --apply: nothing would be set"),
+        (["--plan", "per-broker"], "there is no --apply: nothing would be set"),
         (["--bootstrap", "a:1", "--cluster", "east-1"], "--bootstrap and --cluster both say where to look"),
         (["--bootstrap", "nonsense"], "--bootstrap: bootstrap is 'nonsense'; expected host:port"),
         (["--config", "trimtab.toml"], "--config is read for --cluster only"),
