@@ -6,7 +6,6 @@ is. What a round says of its own cluster is not repeated here: ``trimtab status`
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Literal, NamedTuple, TypeVar, get_args
 
@@ -14,6 +13,7 @@ import click
 import msgspec
 
 from policies.wording import counted, digits
+from state.events import Rejection
 from state.layouts import FRESH
 from state.outputs import RoundSummary
 from streaming.cli.facts import REJECTED_COUNT, CheckpointSeen, Facts, Missed, gather_facts
@@ -21,9 +21,11 @@ from streaming.cli.options import example, settings_options
 from streaming.cli.output import age_text, counts_text, format_option, render, table_lines, text_of
 from streaming.cli.published import age_s, is_late
 from streaming.cli.summaries import missed_results
+from streaming.contract.decode import decode
 from streaming.contract.envelope import read_envelope
 from streaming.process.exits import OK, REFUSED, UNREACHABLE
 from streaming.settings import Settings
+from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
 from streaming.transport.checkpoint import place_of
 from streaming.transport.errors import DATA_LOST, SKIP_LOST, CheckpointMismatch
 from streaming.transport.publishing import Checkpoint, Marker, next_start
@@ -125,7 +127,8 @@ def _topics(facts: Facts) -> Iterator[Finding]:
 
 def _clocks(facts: Facts) -> Iterator[Finding]:
     processes = [] if isinstance(facts.processes, Missed) else facts.processes
-    senders = {} if isinstance(facts.input, Missed) else ahead_by_sender(facts.input)
+    accepted = AcceptedClusters(facts.settings.controller.accepted_clusters)
+    senders = {} if isinstance(facts.input, Missed) else ahead_by_sender(facts.input, accepted)
     brokers = [seen for _, _, seen, _ in facts.sides if not isinstance(seen, Missed)]
     # Pulsar reports its time; on Kafka, a beat that was appended in the future shows that this machine's clock is behind
     own = [-seen.ahead_s for seen in brokers if seen.ahead_s is not None]
@@ -152,17 +155,18 @@ def _clocks(facts: Facts) -> Iterator[Finding]:
     yield from found or [_ok("the known clocks agree with the brokers'")]
 
 
-def ahead_by_sender(records: Iterable[TopicRecord]) -> dict[str, float]:
-    """Seconds from a record's append to its event's time, the farthest from 0 of each ``source``; other records are skipped."""
+def ahead_by_sender(
+    records: Iterable[TopicRecord], accepted: AcceptedClusters = EVERY_CLUSTER
+) -> dict[str, float]:
+    """Seconds from a record's append to its event's time, the farthest from 0 of each ``source``; rejected records do not count."""
     found: dict[str, float] = {}
     for record in records:
-        try:
-            head = read_envelope(record.value or b"")
-            sent_s = msgspec.convert(head.time, datetime).timestamp()
-            ahead_s = round(sent_s - record.timestamp / 1000, 3)
-        except (msgspec.MsgspecError, ValueError, OverflowError):
+        cluster, event, _ = decode(record.value, key=(record.key or b"").decode(errors="replace"))
+        if isinstance(event, Rejection) or accepted.refusal(cluster, event):
             continue
-        found[head.source] = max(found.get(head.source, ahead_s), ahead_s, key=abs)
+        source = read_envelope(record.value or b"").source
+        ahead_s = round((event.time_ms - record.timestamp) / 1000, 3)
+        found[source] = max(found.get(source, ahead_s), ahead_s, key=abs)
     return dict(sorted(found.items()))
 
 

@@ -8,11 +8,11 @@ from state.outputs import OtherBalancers, RoundSummary
 from state.outputs.actions import ROUND_TYPE
 from streaming.cli.facts import CheckpointSeen, Facts, Missed, SideSeen
 from streaming.cli.published import Process, Round
-from streaming.contract.envelope import ReadEnvelope
 from streaming.settings import Settings
 from streaming.transport.publishing import Checkpoint, Marker
 from streaming.transport.side import TopicRecord
 from streaming.transport.topics import BrokersSeen, TopicsSeen
+from tests.streaming.events import tick
 from tests.streaming.records import BEAT, on_topic
 from tests.streaming.summaries import ROUND, section
 
@@ -48,17 +48,15 @@ def heard(
     return [(event, epoch)]
 
 
-def sent(source: str, time: str, appended_ms: int) -> TopicRecord:
+def sent(source: str, time_s: float, appended_ms: int, **attributes: object) -> TopicRecord:
     """An event of the input as it is on its topic."""
-    event = ReadEnvelope(id="1", source=source, type="t", cluster="c", time=time, data={})
-    return on_topic(msgspec.json.encode(event), key=None, at_ms=appended_ms)
+    return on_topic(tick(time_s=time_s, source=source, **attributes), at_ms=appended_ms)
 
 
 def reported(*, ahead_s: int = 0, age_s: int = 3) -> list[TopicRecord]:
     """A record of the input so many seconds old, from a sender whose clock is so far ahead."""
     appended_s = NOW_MS // 1000 - age_s
-    minute, second = divmod(appended_s + ahead_s, 60)
-    return [sent("/c", f"1970-01-01T00:{minute:02}:{second:02}Z", 1000 * appended_s)]
+    return [sent("/c", appended_s + ahead_s, 1000 * appended_s)]
 
 
 def side(

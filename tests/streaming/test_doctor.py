@@ -40,7 +40,8 @@ from tests.streaming.doctor_cases import (
     WRONG,
     balanced_by,
 )
-from tests.streaming.doctor_facts import LEADER, NOW_MS, SETTINGS, WELL, process, sent, side
+from tests.streaming.doctor_facts import LEADER, NOW_MS, SETTINGS, WELL, process, reported, sent, side
+from tests.streaming.events import ABSENT
 from tests.streaming.records import BEAT, beat_on_topic, on_topic
 
 
@@ -260,15 +261,27 @@ def test_a_process_runs_while_it_beats_and_has_not_said_goodbye():
 
 
 def test_the_worst_clock_of_each_sender_counts_and_junk_does_not():
-    def at(source: str, second: int) -> TopicRecord:
-        return sent(source, f"1970-01-01T00:00:{second:02}Z", 20_000)
+    def at(source: str, second: int, **attributes: object) -> TopicRecord:
+        return sent(source, second, 20_000, **attributes)
 
-    junk = on_topic(b"{")
-    undated = at("/c", 99)
-    assert ahead_by_sender([at("/b", 21), at("/a", 25), junk, undated, at("/a", 13), at("/a", 19)]) == {
+    junk = [
+        on_topic(b"{"),
+        on_topic(None),
+        at("/c", 99, time="noon"),
+        at("/c", 99, type="t"),
+        at("/c", 99, cluster="elsewhere"),
+        at("/c", 99, cluster=ABSENT),
+    ]
+    assert ahead_by_sender([at("/b", 21), at("/a", 25), *junk, at("/a", 13), at("/a", 19)]) == {
         "/a": -7.0,
         "/b": 1.0,
     }
+
+
+def test_the_clock_of_a_sender_whose_clusters_are_not_accepted_is_not_judged():
+    settings = Settings(controller=ControllerSettings(accepted_clusters=("west-*",)))
+    found = of("clocks", settings=settings, input=reported(ahead_s=300))
+    assert [each.outcome for each in found] == ["ok"]
 
 
 def test_a_look_that_hangs_ends_at_its_limit_and_one_that_fails_says_how():
