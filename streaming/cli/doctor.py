@@ -16,7 +16,7 @@ from policies.wording import counted, digits
 from state.events import Rejection
 from state.layouts import FRESH
 from state.outputs import RoundSummary
-from streaming.cli.facts import REJECTED_COUNT, CheckpointSeen, Facts, Missed, gather_facts
+from streaming.cli.facts import FULL, LOCKED, REJECTED_COUNT, CheckpointSeen, Facts, Missed, gather_facts
 from streaming.cli.options import example, settings_options
 from streaming.cli.output import age_text, counts_text, format_option, render, table_lines, text_of
 from streaming.cli.published import age_s, is_late
@@ -186,23 +186,35 @@ def _checkpoint(facts: Facts) -> Iterator[Finding]:
         known = f"{', '.join(higher)}, and the newest marker {newest or 'none'}"
         yield _problem(f"{known}: unless a controller has just started, its commits topic has lost records")
     seen = _known(facts.checkpoint)
-    refusal = _refusal(facts, seen, marker)
+    refusal, obstacle = _refusal(facts, seen, marker), _obstacle(facts, seen)
+    if obstacle:
+        say_how = _MAKE_ROOM if obstacle == FULL else _LET_WRITE
+        yield _problem(f"{facts.settings.spark.checkpoint}: {obstacle}", say_how)
     if refusal is None:
         here = "a first start makes it"
         if seen.checkpoint is not None:
             here = f"it can be used, and is planned to batch {_number(seen.checkpoint.last_batch_id)}"
         published = "nothing" if marker is None else f"batch {_number(marker.batch_id)}"
-        yield _ok(f"{facts.settings.spark.checkpoint}: {here}; {published} is published")
+        if not obstacle:
+            yield _ok(f"{facts.settings.spark.checkpoint}: {here}; {published} is published")
         if isinstance(facts.lost, Missed):
             yield _not_checked(f"whether records are gone that it has not read: {facts.lost.why}")
     elif facts.user is not None and facts.user.runs and seen == CheckpointSeen():
         path, leader = facts.user.beat.checkpoint, facts.user.beat.instance
-        yield _problem(f"the checkpoint {path}, which {leader} uses and leads with, is gone", _BRING_BACK)
+        what = f"the checkpoint {path} was deleted or replaced under {leader}, which leads with it"
+        yield _problem(what, _BRING_BACK)
     elif why := _why_elsewhere(facts, seen):
         here = f"a start on this machine, {facts.host}, would be refused: {_without_options(refusal)}"
         yield _not_checked(f"{here}; but {why}", _LOOK_THERE)
     else:
         yield _problem(refusal)
+
+
+def _obstacle(facts: Facts, seen: CheckpointSeen) -> str:
+    """Why the controller cannot write here; empty where it can, runs elsewhere, or may be another user than this command's."""
+    is_elsewhere = facts.own_processes and facts.user is None
+    runs = facts.user is not None and facts.user.runs
+    return "" if is_elsewhere or (runs and seen.obstacle == LOCKED) else seen.obstacle
 
 
 def _refusal(facts: Facts, seen: CheckpointSeen, marker: Marker | None) -> str | None:
@@ -391,8 +403,11 @@ _REACH = "Start the brokers, or correct the url and the connection's settings of
 _SECURITY = "See docs/run/security.md"
 _REFUSED = "See docs/run/recover.md, When the checkpoint is refused"
 _BRING_BACK = (
-    "Bring it back as it was, at once: the controller ends within a minute, and does not start without it"
+    "The controller ends within a minute: remove what is there now, bring the same checkpoint back and start it, with --adopt "
+    "where more was published meanwhile (docs/run/recover.md, Faults)"
 )
+_MAKE_ROOM = "Free space on it, or set spark.checkpoint; a controller waits meanwhile, and loses nothing"
+_LET_WRITE = "Run this command as the controller's user, or correct the path and its permissions, or set spark.checkpoint"
 _LOOK_THERE = "Run trimtab doctor where the controller runs, in its directory and with its settings"
 _START = "Start it: trimtab run; or wait for a minute if it is starting"
 _APART = (

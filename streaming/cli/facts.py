@@ -4,18 +4,18 @@ The looks run in parallel, each with a limit of its own: one that hangs or fails
 topics are read without a group or a subscription that stays, no controller is fenced, and the checkpoint is only read.
 """
 
+import os
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import unquote, urlsplit
 
 from streaming.cli.published import (
     Newest,
@@ -53,6 +53,9 @@ _EXPECTED = (StartError, PublishError, CheckpointMismatch, NoAnswer, Refused, Wr
 Value = TypeVar("Value")
 
 
+FULL, LOCKED = "its disk is full", "this command's user may not write there"
+
+
 class Missed(Exception):
     """Something that could not be looked at."""
 
@@ -72,13 +75,15 @@ class SideSeen(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSeen:
-    """The checkpoint as this machine has it; both fields are None if it has none."""
+    """The checkpoint as this machine has it."""
 
     checkpoint: Checkpoint | None = None
     refusal: str | None = None
     """Why a start would refuse it, whatever the marker says."""
     places: tuple[Place, ...] = ()
     """How far its committed batches have read the input."""
+    obstacle: str = field(default="", compare=False)
+    """Why nothing can be written there, ``FULL`` or ``LOCKED``; empty where it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,11 +257,11 @@ class _Disk:
 def checkpoint_seen(settings: Settings, topic_ids: Mapping[str, str]) -> CheckpointSeen:
     """What a start would find, without Spark, and why it would refuse it. Raises ``Refused`` for what only Spark can read."""
     location = settings.spark.checkpoint
-    parts = urlsplit(location)
-    if parts.scheme not in {"", "file"}:
+    path = checkpoints.path_of(location)
+    if path is None:
         text = f"it is at {location}, which only Spark can read: a start shows whether it can be used"
         raise Refused(text)
-    files = _Disk(Path(unquote(parts.path) if parts.scheme else location))
+    files = _Disk(path)
     for _ in range(_LOOKS_COUNT):
         start, query, refusal = newest_start(files), None, None
         places: tuple[Place, ...] = ()
@@ -274,7 +279,9 @@ def checkpoint_seen(settings: Settings, topic_ids: Mapping[str, str]) -> Checkpo
             refusal = words_of(str(error))
         if refusal is None or newest_start(files) == start:
             break
-    return CheckpointSeen(checkpoint=query, refusal=refusal, places=places)
+    is_writable = os.access(checkpoints.nearest_of(path), os.W_OK | os.X_OK)
+    obstacle = FULL if checkpoints.is_full(location) else "" if is_writable else LOCKED
+    return CheckpointSeen(checkpoint=query, refusal=refusal, places=places, obstacle=obstacle)
 
 
 def _places(files: _Disk, start: Start) -> tuple[Place, ...]:

@@ -34,9 +34,10 @@ from streaming.spark.failures import (
     repeated_remedy,
     spark_errors,
 )
-from streaming.spark.probes import damaged_files, is_full, probe_local, probe_store
+from streaming.spark.probes import damaged_files, probe_local, probe_store
 from streaming.spark.query import Frames, Query, Runs
 from streaming.systems import validate_all
+from streaming.transport.checkpoint import is_full
 from streaming.transport.errors import (
     CheckpointError,
     CheckpointMismatch,

@@ -8,8 +8,6 @@ line may look whole. On a Spark cluster only the driver's local directories are 
 import os
 import re
 import secrets
-import shutil
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -17,18 +15,15 @@ from pyspark.sql import SparkSession
 
 from streaming.spark.failures import spark_errors
 from streaming.spark.files import Files
-from streaming.transport.checkpoint import all_starts
+from streaming.transport.checkpoint import PROBE, PROBE_BYTES, all_starts
 
-PROBE_BYTES = 1024 * 1024
-"""More than the last free block of a disk that is almost full, and quickly written."""
-_NAME = ".trimtab-probe-"
 _NEWEST_COUNT = 2
 _VERSION = re.compile(r"v[0-9]+")
 
 
 def probe_store(spark: SparkSession, location: str) -> None:
     """Probe the store through Hadoop's file system, as Spark writes there. Raises ``SparkError`` or ``OSError``."""
-    written, name = secrets.token_bytes(PROBE_BYTES), f"{_NAME}{secrets.token_hex(8)}"
+    written, name = secrets.token_bytes(PROBE_BYTES), f"{PROBE}{secrets.token_hex(8)}"
     with spark_errors():
         files = Files(spark, location)
         try:
@@ -39,21 +34,13 @@ def probe_store(spark: SparkSession, location: str) -> None:
     _compare(written, read, location)
 
 
-def is_full(location: str) -> bool:
-    """Whether the disk of a checkpoint on this machine is full; a store elsewhere has a scheme, and is not asked."""
-    place = location.removeprefix("file:")
-    with suppress(OSError):
-        return "://" not in place and shutil.disk_usage(place).free < PROBE_BYTES
-    return False
-
-
 def probe_local(spark: SparkSession) -> None:
     """Probe the directories that the shuffle spills to. Raises ``SparkError`` or ``OSError``."""
     with spark_errors():
         blocks = spark._jsc.sc().env().blockManager().diskBlockManager()  # noqa: SLF001  pyspark has no public way to it
         directories = [str(directory) for directory in blocks.localDirsString()]
     for directory in directories:
-        file = Path(directory) / f"{_NAME}{secrets.token_hex(8)}"
+        file = Path(directory) / f"{PROBE}{secrets.token_hex(8)}"
         written = secrets.token_bytes(PROBE_BYTES)
         try:
             with file.open("wb") as stream:

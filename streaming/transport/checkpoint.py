@@ -5,14 +5,17 @@ A checkpoint holds a directory for each start, with the manifest that makes it c
 ``trimtab doctor`` judge by the same rules.
 """
 
+import os
 import re
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -32,12 +35,35 @@ CLAIM = "claim"
 """File of the process that works in a start's directory; it is made before everything else there."""
 PROBE = ".trimtab-probe-"
 """Beginning of the names of the files with which a start tests the store; a start that was killed may leave some."""
+PROBE_BYTES = 1024 * 1024
+"""More than the last free block of a disk that is almost full, and quickly written."""
 _NAME = re.compile(r"start-(\d+)")
 
 
 def place_of(location: str) -> str:
     """The place of a checkpoint on its machine, whatever directory it is named from; a URL is as it is."""
     return location if urlsplit(location).scheme else str(Path(location).absolute())
+
+
+def path_of(location: str) -> Path | None:
+    """The path of a checkpoint on this machine; None for a store elsewhere."""
+    parts = urlsplit(location)
+    if parts.scheme not in {"", "file"}:
+        return None
+    return Path(unquote(parts.path) if parts.scheme else location)
+
+
+def nearest_of(path: Path) -> Path:
+    """What is there of a path: itself, or where the missing rest of it would be made."""
+    return next(each for each in (path.absolute(), *path.absolute().parents) if os.access(each, os.F_OK))
+
+
+def is_full(location: str) -> bool:
+    """Whether the disk of a checkpoint on this machine is full; a store elsewhere is not asked."""
+    path = path_of(location)
+    with suppress(OSError):
+        return path is not None and shutil.disk_usage(nearest_of(path)).free < PROBE_BYTES
+    return False
 
 
 class Listing(Protocol):

@@ -1,15 +1,16 @@
 """What may be wrong with a deployment, and what `trimtab doctor` says about it."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from state.outputs import Finding, OtherBalancers
-from streaming.cli.facts import CheckpointSeen, Missed
+from streaming.cli.facts import FULL, LOCKED, CheckpointSeen, Missed
 from streaming.contract.encode import SkippedRange
 from streaming.settings import ControllerSettings, Settings, SparkSettings
 from streaming.transport.checkpoint import place_of
-from streaming.transport.publishing import Marker
+from streaming.transport.publishing import Checkpoint, Marker
 from streaming.transport.topics import BrokersSeen, Denied, Difference, TopicsSeen
 from tests.streaming.doctor_facts import LEADER, NOW_MS, heard, process, reported, side
 from tests.streaming.summaries import THROTTLE, of_kafka, section
@@ -39,6 +40,13 @@ DELETED = Marker(query_id="other", batch_id=42, digest="d", epoch=7)
 
 
 NO_CHECKPOINT = CheckpointSeen()
+
+
+USABLE = CheckpointSeen(checkpoint=Checkpoint(query_id="q", last_batch_id=43, epoch=7))
+FULL_DISK = replace(USABLE, obstacle=FULL)
+FULL_AT_FIRST = CheckpointSeen(obstacle=FULL)
+LOCKED_DISK = replace(USABLE, obstacle=LOCKED)
+LEADS_HERE = {"processes": [process(checkpoint=place_of("checkpoint"))]}
 
 
 LOST = [SkippedRange(topic="trimtab.input", partition=0, read_until="3:7", goes_on_from="9:-1")]
@@ -128,8 +136,26 @@ PROBLEMS: list[tuple[str, dict[str, Any], str, str]] = [
     (
         "checkpoint",
         {**ENDED, "checkpoint": NO_CHECKPOINT, "processes": [process(checkpoint="/var/lib/trimtab")]},
-        "the checkpoint /var/lib/trimtab, which a:1 uses and leads with, is gone",
-        "Bring it back",
+        "the checkpoint /var/lib/trimtab was deleted or replaced under a:1, which leads with it",
+        "remove what is there now, bring the same checkpoint back",
+    ),
+    (
+        "checkpoint",
+        {**LEADS_HERE, "checkpoint": FULL_DISK},
+        "checkpoint: its disk is full",
+        "Free space on it",
+    ),
+    (
+        "checkpoint",
+        {"processes": [], "rounds": [], "marker": None, "checkpoint": FULL_AT_FIRST},
+        "checkpoint: its disk is full",
+        "Free space on it",
+    ),
+    (
+        "checkpoint",
+        {"processes": [], "checkpoint": LOCKED_DISK},
+        "this command's user may not write there",
+        "permissions",
     ),
     (
         "checkpoint",

@@ -1,6 +1,7 @@
 """`trimtab doctor`: what it looks at, and what each check makes of that: what is wrong and what to do, and nothing where all is well."""
 
 import re
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 
 from streaming.cli import doctor, facts
 from streaming.cli.doctor import CHECKS, Check, Finding, ahead_by_sender, exit_code_of, judge, report_text
-from streaming.cli.facts import CheckpointSeen, Facts, Missed, attempt, checkpoint_seen
+from streaming.cli.facts import FULL, LOCKED, CheckpointSeen, Facts, Missed, attempt, checkpoint_seen
 from streaming.cli.published import newest_processes
 from streaming.process.exits import OK, REFUSED, UNREACHABLE, Refused
 from streaming.pulsar.http import ahead_by_date
@@ -31,7 +32,10 @@ from tests.streaming.disk import Disk, lay_out
 from tests.streaming.doctor_cases import (
     DELETED,
     ENDED,
+    FULL_DISK,
     GIVEN_UP,
+    LEADS_HERE,
+    LOCKED_DISK,
     LOST,
     NO_CHECKPOINT,
     NOT_FROM_HERE,
@@ -363,6 +367,33 @@ def test_what_is_no_checkpoint_or_damaged_is_refused_and_what_is_elsewhere_is_no
     away = Settings(spark=SparkSettings(checkpoint="hdfs://n:1/c"))
     with pytest.raises(Refused, match="hdfs://n:1/c, which only Spark can read"):
         checkpoint_seen(away, {})
+
+
+@pytest.mark.parametrize("location", ["checkpoint", "not/there/yet"])
+def test_a_full_disk_is_seen_also_where_the_checkpoint_is_not_made_yet(
+    location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    settings = Settings(spark=SparkSettings(checkpoint=f"{tmp_path}/{location}"))
+    assert checkpoint_seen(settings, {}).obstacle == FULL
+
+
+def test_a_path_that_cannot_be_made_is_seen_before_a_start(tmp_path: Path):
+    (tmp_path / "file").touch()
+    settings = Settings(spark=SparkSettings(checkpoint=f"{tmp_path}/file/checkpoint"))
+    assert checkpoint_seen(settings, {}).obstacle == LOCKED
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {**LEADS_HERE, "checkpoint": LOCKED_DISK},
+        {"checkpoint": LOCKED_DISK},
+        {"checkpoint": FULL_DISK},
+    ],
+)
+def test_a_disk_here_says_nothing_of_a_controller_elsewhere_or_of_another_user(changed: dict[str, Any]):
+    assert [each.outcome for each in of("checkpoint", **changed)] == ["ok"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from streaming.settings import Settings
 from streaming.spark import checkpoint
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.files import UnsafeStore, require_promises, unsafe_mount
-from streaming.spark.probes import is_full
+from streaming.transport.checkpoint import is_full
 from streaming.transport.errors import CheckpointError
 from tests.streaming.disk import Disk
 
