@@ -362,5 +362,8 @@ class KafkaEvents(Closeable):
 
     def _explain(self, error: KafkaError) -> str:
         if isinstance(error, KafkaTimeoutError):
-            return f"no broker took it within {self._timeout_s:g} s"
+            missing = None
+            with suppress(ClusterError):  # brokers that do not answer
+                missing = find_missing_topic(self._link, self._topic, "Write")
+            return missing or f"no broker took it within {self._timeout_s:g} s"
         return explain_denied(error, self._link, "Write", topic=self._topic)
