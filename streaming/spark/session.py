@@ -199,7 +199,7 @@ def _log_lines(descriptor: int, log: Callable[[str], None]) -> None:
 
 
 class JvmOutput:
-    """Logs what the JVM and its workers print. What each start prints, and a worker's stack, is logged at debug."""
+    """Logs what the JVM and its workers print. What each start prints, and every stack, is logged at debug."""
 
     def __init__(self) -> None:
         self._is_in_stack = False
@@ -211,6 +211,7 @@ class JvmOutput:
         ends_stack = self._is_in_stack and not is_in_stack
         is_expected = text.startswith(_AT_EACH_START) or _NO_LIBRARY in text
         is_expected |= ends_stack and text.startswith(_GONE)
+        is_expected |= text.startswith(_FRAMES)
         self._is_in_stack = is_in_stack
         if text:
             _JVM_LOG.log(logging.DEBUG if is_in_stack or is_expected else logging.INFO, "%s", text)
@@ -255,6 +256,8 @@ _KNOWN = (
     ("org.apache.spark.scheduler.TaskSetManager", "Task "),
     # Spark tries again, and ends the query if that is of no use.
     ("org.apache.spark.sql.kafka010.KafkaOffsetReaderAdmin", "Error in attempt"),
+    # A query that stops interrupts its thread while it sets the permissions of a file.
+    ("org.apache.hadoop.util.Shell", "Interrupted while"),
     # The driver's own clients say it of the same brokers, and Spark ends the query if it cannot go on.
     ("org.apache.kafka.clients.NetworkClient", "Bootstrap broker"),
     ("org.apache.kafka.clients.NetworkClient", "Connection to node"),
@@ -278,6 +281,8 @@ _AT_EACH_START = (
 )
 _NO_LIBRARY = "WARN NativeCodeLoader"
 """Hadoop's libraries for this machine are not there, and not needed."""
+_FRAMES = ("\tat ", "\t... ")
+"""Lines of a stack in Java; the lines around them name the error of its thread, and its causes."""
 _GONE = "BrokenPipeError"
 """How a worker ends whose task was cancelled."""
 _RAISED = re.compile(r"(?:Caused by: )?([\w.$]+(?:Exception|Error)\b.*)")

@@ -35,6 +35,11 @@ def entry(logger: str, text: str, level: str = "WARN") -> str:
             "Lost task 0.0 in stage 1.0 (TID 1) (10.0.0.7 executor 3): ExecutorLostFailure",
             ["Lost task 0.0 in stage 1.0 (TID 1) (10.0.0.7 executor 3): ExecutorLostFailure"],
         ),
+        (
+            "org.apache.hadoop.util.Shell",
+            "Interrupted while joining on: Thread[#91,Thread-40,5,main]\njava.lang.InterruptedException\n",
+            [],
+        ),
     ],
 )
 def test_a_fault_in_the_jvm_is_a_line_with_its_first_cause(
@@ -47,6 +52,19 @@ def test_a_fault_in_the_jvm_is_a_line_with_its_first_cause(
     caplog.set_level(logging.DEBUG)
     log_line(entry(logger, text))
     assert [record.getMessage() for record in caplog.records] == [text.rstrip()], "the whole, at debug"
+
+
+def test_of_a_threads_stack_in_java_the_error_and_its_causes_are_told(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, logger="spark.jvm")
+    output = JvmOutput()
+    told = [
+        'Exception in thread "stream execution thread for x" java.lang.StackOverflowError',
+        "Caused by: java.io.IOException: No space left on device",
+    ]
+    frames = ["\tat java.base/java.util.regex.Pattern$CharProperty.match(Pattern.java:1)"] * 3
+    for line in (told[0], *frames, told[1], *frames, "\t... 3 more"):
+        output.log(f"{line}\n")
+    assert [record.getMessage() for record in caplog.records] == told
 
 
 def test_of_a_workers_stack_the_error_is_told_and_of_each_start_nothing(caplog: pytest.LogCaptureFixture):
