@@ -53,7 +53,7 @@ def resume_command(request: Request) -> None:
 def forget_command(request: Request) -> None:
     """Forget what is remembered of a cluster: averages, hit counts, cooldowns, budgets, failures. Its pause, mode and settings stay.
 
-    For a cluster that is gone, this frees its memory. Take a Kafka throttle off first: afterwards trimtab does not know that it set it.
+    Name each with --cluster: --all is refused. For a cluster that is gone, this frees its memory. Take a Kafka throttle off first: afterwards trimtab does not know that it set it.
     """
     if request.every:
         raise click.UsageError("name the clusters to forget: --cluster NAME (once or more)")
@@ -149,8 +149,6 @@ def delete_command(request: Request) -> None:
 
     `resume` only ends a pause or a hold. A cluster that is as configured is no longer listed.
     """
-    if request.every:
-        raise click.UsageError("name the clusters to set back: --cluster NAME (once or more)")
     change(request, configured_edit())
 
 

@@ -499,7 +499,6 @@ def test_a_write_that_the_controller_refuses_is_told_with_the_remedy():
         (["forget", "--all", "--why", "x"], "name the clusters to forget"),
         (["control", "list", "--all", "--cluster", "a"], "give either --cluster NAME"),
         (["pause", "--why", "x"], "give either --cluster NAME"),
-        (["control", "delete", "--all", "--why", "x"], "name the clusters to set back"),
         (["pause", "--cluster", "a", "--why", "x", "--until", "soon"], "or 10m, 2h or 7d from now on"),
         (["pause", "--cluster", "a", "--why", "x", "--until", "2020-01-01T00:00:00Z"], "is over already"),
         (["mode", "stop", "--cluster", "a", "--why", "x"], "'stop' is not one of"),

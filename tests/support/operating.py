@@ -106,7 +106,7 @@ def operate(stage: Stage, warm: Warm) -> None:
     assert f"no action {'0' * 8} on" in output_of(config, "actions", "why", "0" * 8, code=8)
 
     assert "low_hit_count = 2  # configured: 3\n" in output_of(elsewhere, "control", "list")
-    text = output_of(elsewhere, "control", "delete", *asked, "--why=as before")
+    text = output_of(elsewhere, "control", "delete", "--all", "--why=as before")
     assert "low_hit_count: 2 -> 3\n" in text
     assert "computed with" not in text
     assert output_of(config, "control", "list") == "every cluster is as configured\n"
