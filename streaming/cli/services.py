@@ -104,7 +104,8 @@ def run_command(
     given = [name for name, is_given in for_now.items() if is_given]
     if settings.controller.standby and given:  # a standby takes over later, when nobody is watching
         raise click.UsageError(
-            f"{given[0]} is for a start that leads at once: add --no-standby (controller.standby is true)"
+            f"{given[0]} is for a start that leads at once, and a standby goes on where the leader is: start once with "
+            f"`trimtab run --no-standby {given[0]}`, and standbys without {given[0]}"
         )
     log_to_stderr(settings.controller.log_format, verbose=verbose)
     first: Begin = round((time.time() - settings.controller.warm_start_s) * 1000)

@@ -418,6 +418,15 @@ def test_the_reference_is_the_page_in_docs():
     assert config("--reference").stdout == render_reference()
 
 
+@pytest.mark.parametrize("option", ["--fresh", "--adopt", "--skip-lost"])
+def test_an_option_for_the_first_start_is_refused_to_a_standby_with_the_command_to_run(option: str):
+    done = CliRunner().invoke(main, ["run", "--standby", option])
+    assert done.exit_code == exits.WRONG_USE
+    assert f"a standby goes on where the leader is: start once with `trimtab run --no-standby {option}`" in (
+        " ".join(done.stderr.split())
+    )
+
+
 def test_an_impossible_cluster_name_ends_with_code_2():
     result = config("--cluster", "east 1")
     assert result.exit_code == 2
