@@ -27,7 +27,7 @@ from streaming.process.exits import OK, REFUSED, UNREACHABLE
 from streaming.settings import Settings
 from streaming.settings.identity import EVERY_CLUSTER, AcceptedClusters
 from streaming.transport.checkpoint import place_of
-from streaming.transport.errors import DATA_LOST, SKIP_LOST, CheckpointMismatch
+from streaming.transport.errors import ADOPT, DATA_LOST, SKIP_LOST, CheckpointMismatch
 from streaming.transport.publishing import Checkpoint, Marker, next_start
 from streaming.transport.side import TopicRecord
 
@@ -403,8 +403,8 @@ _REACH = "Start the brokers, or correct the url and the connection's settings of
 _SECURITY = "See docs/run/security.md"
 _REFUSED = "See docs/run/recover.md, When the checkpoint is refused"
 _BRING_BACK = (
-    "The controller ends within a minute: remove what is there now, bring the same checkpoint back and start it, with --adopt "
-    "where more was published meanwhile (docs/run/recover.md, Faults)"
+    "The controller ends within a minute: remove what is there now, bring the same checkpoint back, and start it; where more "
+    f"was published meanwhile, the start needs {ADOPT}"
 )
 _MAKE_ROOM = "Free space on it, or set spark.checkpoint; a controller waits meanwhile, and loses nothing"
 _LET_WRITE = "Run this command as the controller's user, or correct the path and its permissions, or set spark.checkpoint"
