@@ -111,6 +111,8 @@ _EXPLANATIONS: Mapping[str, str] = {
     "Python worker failed to connect back": "this machine was too busy to start a Python process within the 10 s that Spark "
     "waits; if it happens again, give the controller more CPU",
     "Timed out waiting for a node assignment": "no broker of Kafka answers",
+    "This server does not host this topic-partition": "a topic of the input is missing, or has no leader now: `trimtab doctor` says "
+    "which",
 }
 """What Spark's words mean, where they do not say it."""
 

@@ -136,6 +136,15 @@ def test_a_machine_too_busy_to_start_python_is_named_and_others_keep_their_words
             [Cause("x.TimeoutException", "Timed out waiting for a node assignment. Call: listNodes")],
             "no broker of Kafka answers",
         ),
+        (
+            [
+                Cause(
+                    "org.apache.kafka.common.errors.UnknownTopicOrPartitionException",
+                    "This server does not host this topic-partition.",
+                )
+            ],
+            "a topic of the input is missing, or has no leader now: `trimtab doctor` says which",
+        ),
     ],
 )
 def test_a_failure_is_told_in_one_line_with_its_first_cause(causes: list[Cause], line: str):
