@@ -42,7 +42,7 @@ from streaming.transport.topics import BEATS_RETENTION_MS, BrokersSeen, TopicsSe
 LIMIT_S = 30.0
 """Limit of one look. A client gives up after 8 to 20 s on brokers that do not answer, and its error says more than this limit's."""
 REJECTED_COUNT = 500
-"""The most rejected records that are read, of the last hour: each holds up to 64 KiB of the record that was rejected."""
+"""The most rejected records that are counted, of the last hour, each once: each holds up to 64 KiB of the record that was rejected."""
 _HOUR_MS = 3_600_000
 _INPUT_S = (15, 180, 3600, 86_400)
 """How far back records of the input are looked for, in steps, because a day of it may be 350 GB."""
@@ -107,7 +107,7 @@ class Facts:
     input: list[TopicRecord] | Missed
     """The newest records of the input topic within the last day, as far as they were looked at."""
     rejected: Mapping[str, int] | Missed
-    """How many records could not be used in the last hour, by reason."""
+    """How many records could not be used in the last hour, by reason; one that was rejected again counts once."""
 
     @property
     def user(self) -> Process | None:
@@ -218,14 +218,16 @@ def _input(settings: Settings, now_ms: int) -> list[TopicRecord]:
 
 
 def _rejected(settings: Settings, now_ms: int) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    records = records_of(settings, settings.topics.dead_letter, now_ms - _HOUR_MS)
-    for record in islice(records, REJECTED_COUNT):
+    reasons: dict[str, str] = {}
+    for record in records_of(settings, settings.topics.dead_letter, now_ms - _HOUR_MS):
         try:
-            counts[str(read_rejected(record.value or b"").data.reason)] += 1
+            event = read_rejected(record.value or b"")
+            reasons[event.id] = event.data.reason  # the same of a record that is rejected again
         except UnreadableEvent:
-            counts["unreadable"] += 1
-    return dict(sorted(counts.items()))
+            reasons[f"{record.partition}@{record.offset}"] = "unreadable"
+        if len(reasons) == REJECTED_COUNT:
+            break
+    return dict(sorted(Counter(reasons.values()).items()))
 
 
 def _lost(

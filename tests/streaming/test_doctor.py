@@ -13,10 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from state.events import Rejection
 from streaming.cli import doctor, facts
 from streaming.cli.doctor import CHECKS, Check, Finding, ahead_by_sender, exit_code_of, judge, report_text
 from streaming.cli.facts import FULL, LOCKED, CheckpointSeen, Facts, Missed, attempt, checkpoint_seen
 from streaming.cli.published import newest_processes
+from streaming.contract.encode import Origin, encode_refused, encode_refused_event
 from streaming.process.exits import OK, REFUSED, UNREACHABLE, Refused
 from streaming.pulsar.http import ahead_by_date
 from streaming.settings import ControllerSettings, InputSettings, SecuritySettings, Settings, SparkSettings
@@ -126,6 +128,27 @@ def test_the_marker_on_a_topic_that_is_missing_is_not_waited_for(monkeypatch: py
     marker = facts.gather_facts(SETTINGS).marker
     assert isinstance(marker, Missed)
     assert marker.why == "there is no topic trimtab.commits-trimtab"
+
+
+def test_a_record_that_is_rejected_again_after_a_restart_counts_once(monkeypatch: pytest.MonkeyPatch):
+    def letter(offset: int, source: str) -> TopicRecord:
+        refused = encode_refused_event(
+            b"x",
+            origin=Origin(topic="trimtab.input", partition=0, offset=offset),
+            rejection=Rejection(reason="not-json", detail="x"),
+            cluster="",
+            appended_ms=0,
+        )
+        return on_topic(encode_refused(refused, source))
+
+    letters = [*(letter(offset, "/trimtab/a") for offset in (1, 2, 1)), letter(1, "/trimtab/b")]
+    letters += [on_topic(b"{", offset=offset) for offset in (7, 8)]
+    monkeypatch.setattr("streaming.systems.addresses_of", lambda _: [])
+    monkeypatch.setattr("streaming.systems.input_ids", lambda _: {})
+    for name in ("_marker", "_processes", "_rounds", "_input"):
+        monkeypatch.setattr(facts, name, lambda *_: None)
+    monkeypatch.setattr(facts, "records_of", lambda *_: letters)
+    assert facts.gather_facts(SETTINGS).rejected == {"not-json": 2, "unreadable": 2}
 
 
 @pytest.mark.parametrize(("missing", "lost"), [((), LOST), (("trimtab.input",), "trimtab.input is missing")])
