@@ -76,6 +76,7 @@ class BundleOutcome(Code):
     NO_DESTINATION = 5
     BUNDLE_LIMIT = 6
     BUDGET = 7
+    ROUND_FULL = 8
 
 
 BUNDLE_OUTCOMES = BundleOutcome.names()

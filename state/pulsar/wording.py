@@ -38,6 +38,7 @@ _STAY = {
     "proposed": "wait for approval",
     "quiet-hours": "wait for the end of the quiet hours",
     "range-too-narrow": "have too narrow a range",
+    "round-full": "wait for the next round, because this one moves no more",
     "rejected": "rest after a rejected proposal",
     "restricted-split": "are held because a broker would refuse the split",
     "sole-bundle": "would leave a broker empty",

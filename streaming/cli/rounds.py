@@ -77,6 +77,7 @@ REMEDIES = {
     "no-samples": "its traffic has to be reported once",
     "no-traffic": "it has to have traffic",
     "not-confirmed": "bundle_cooldown_s has to be over since its last action, which was skipped or got no result: see that an executor runs",
+    "round-full": "the next round goes on with the plan; for more in one round, max_moved_ratio has to be higher",
     "other-group": "Pulsar has to move it back to a broker of its own isolation group",
     "overlapping": "the reports have to list no other range that overlaps its own, see the finding",
     "trimtab-topics": "trimtab's own topics have to carry less than half of its traffic",

@@ -258,6 +258,11 @@ _KNOWN = (
     ("org.apache.spark.sql.kafka010.KafkaOffsetReaderAdmin", "Error in attempt"),
     # A query that stops interrupts its thread while it sets the permissions of a file.
     ("org.apache.hadoop.util.Shell", "Interrupted while"),
+    # It closes a socket that it has not opened; the failure of the worker before it is told by the query.
+    (
+        "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkPythonPreInitRunner",
+        "failed to close state server socket: java.lang.NullPointerException",
+    ),
     # The driver's own clients say it of the same brokers, and Spark ends the query if it cannot go on.
     ("org.apache.kafka.clients.NetworkClient", "Bootstrap broker"),
     ("org.apache.kafka.clients.NetworkClient", "Connection to node"),

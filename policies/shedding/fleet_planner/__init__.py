@@ -332,6 +332,12 @@ def _tried_outcomes(
         return outcomes
     fleet, bundles = Fleet(view, levels), view.bundles
     owners = examined.high[tried_examined]
+    if found.is_cut:
+        after = levels.score.copy()
+        for move in found.moves:
+            after[[move.source, move.destination]] = move.source_points, move.destination_points
+        wants_more = after[owners] > after.min() + examined.evidence["goal_points"][tried_examined]
+        outcomes[wants_more] = BundleOutcome.ROUND_FULL
     outcomes[np.isin(owners, sorted(found.waiting))] = BundleOutcome.BUDGET
     for broker in np.unique(owners[np.isin(owners, sorted(found.stuck))]).tolist():
         of_broker = owners == broker
