@@ -372,7 +372,9 @@ def _at_work(data: RoundSummary, text: str, key: str) -> Finding:
         return _ok(f"{text}, as it should be in dry-run; before mode act: {command}", about=data.cluster)
     if data.settings_by_name().get("pulsar.guards.hold_with_other_balancer") is False:
         both = "pulsar.guards.hold_with_other_balancer = false lets both act, which a rehearsal wants and nothing else"
-        return _warning(f"{text}: {both}", about=data.cluster)
+        return _warning(
+            f"{text}: {both}", "See docs/use/pulsar.md, Rehearse the executor", about=data.cluster
+        )
     return _problem(text, f"Run: {command}", about=data.cluster)
 
 

@@ -54,8 +54,9 @@ def refuse_company(settings: Settings) -> None:
         name = settings.controller.name
         raise Refused(
             f'controller "{name}" does not start: controller "{other.name}" runs on the same topics ({leader_text(other)}), and '
-            f"both would decide the same clusters. Stop that one; or give this one topics of its own, by all names in [topics] "
-            "but that of the input (input.pulsar.subscription, too, if the input is on Pulsar)"
+            f"both would decide the same clusters. Stop that one; or give this one topics of its own in [topics]: {settings.topics.beats} "
+            "(beats) is shared, and what it writes must not be; it may share the input and the control topic (if the input is on Pulsar, "
+            "with an input.pulsar.subscription of its own)"
         )
 
 
