@@ -479,7 +479,7 @@ def test_a_line_says_when_where_what_and_why():
 
 WHY = """\
 unload shop/orders/0x80000000_0xa0000000 broker-1:8080 -> broker-2:8080
-broker-1:8080 is at 62.1 % and broker-2:8080 at 7.6 %, 54.5 points apart with 40 allowed, found in 2 rounds in a row, 2 needed: \
+broker-1:8080 is at 62.1 % and broker-2:8080 at 7.6 %, 54.5 points apart with 40 allowed, found in 2 rounds in a row, 2 are enough: \
 moving shop/orders/0x80000000_0xa0000000 (220 messages/s, 230874 bytes/s)
 
 decided   in round 179526739 of lab, which ended at 2026-11-21T13:23:20Z

@@ -88,7 +88,7 @@ def publish_until_it_succeeds(publisher: Publisher, number: int, batch: list[Out
 MISFITS = {
     "rolled-back": (QUERY, 3, "older than what was published"),
     "emptied": (QUERY, None, "older than what was published"),
-    "deleted": (None, None, "deleted or replaced"),
+    "deleted": (None, None, "deleted, replaced"),
     "swapped": ("another", 9, "belongs to another query"),
 }
 
@@ -233,7 +233,7 @@ class PublisherSuite:
             running.publish(0, QUERY, setting.batch(0))
             with (
                 setting.publisher() as newcomer,
-                pytest.raises(CheckpointMismatch, match="deleted or replaced"),
+                pytest.raises(CheckpointMismatch, match="deleted, replaced"),
             ):
                 newcomer.check(at())
             assert running.publish(1, QUERY, setting.batch(1))
