@@ -188,8 +188,8 @@ def _checkpoint(facts: Facts) -> Iterator[Finding]:
     seen = _known(facts.checkpoint)
     refusal, obstacle = _refusal(facts, seen, marker), _obstacle(facts, seen)
     if obstacle:
-        say_how = _MAKE_ROOM if obstacle == FULL else _LET_WRITE
-        yield _problem(f"{facts.settings.spark.checkpoint}: {obstacle}", say_how)
+        remedy = _MAKE_ROOM if obstacle == FULL else _LET_WRITE
+        yield _problem(f"{facts.settings.spark.checkpoint}: {obstacle}", remedy)
     if refusal is None:
         here = "a first start makes it"
         if seen.checkpoint is not None:
@@ -262,7 +262,7 @@ def _leader(facts: Facts) -> Iterator[Finding]:
     name, own = facts.settings.controller.name, facts.own_processes
     running = [each.beat for each in own if each.runs]
     leaders, standing = ([each for each in running if each.role == role] for role in ("leader", "standby"))
-    processes = (each for each in _known(facts.processes) if each.runs and each not in own)
+    processes = (each for each in _known(facts.processes) if each.runs and each.beat.name != name)
     others = [each.beat for each in processes if each.beat.role == "leader"]
     for other in others:
         text = f'controller "{other.name}" leads on the same topics ({other.instance})'

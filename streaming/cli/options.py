@@ -5,7 +5,6 @@ import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -217,10 +216,10 @@ class OneOf(click.Choice[str]):
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         """What is said of a text that is none of them."""
-        close = get_close_matches(str(value), self.choices, n=1)
-        return super().get_invalid_choice_message(value, ctx) + (
-            f" Did you mean {close[0]}?" if close else ""
-        )
+        from streaming.settings.catalog import nearest  # noqa: PLC0415  only a wrong choice needs it
+
+        close = nearest(str(value), self.choices)
+        return super().get_invalid_choice_message(value, ctx) + (f" Did you mean {close}?" if close else "")
 
 
 TIME_HELP = "TIME is RFC 3339, or 10m, 2h, 7d back from now."

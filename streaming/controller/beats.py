@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from importlib.metadata import version
-from pathlib import Path
 
 import msgspec
 
@@ -42,9 +41,7 @@ class ProcessState:
     ) -> None:
         """A process that is not alive writes no beats, so that a standby takes over from one that hangs."""
         self._name, self._session_s, self._is_alive = name, session_s, is_alive
-        self._checkpoint = (
-            checkpoint if ":" in checkpoint or not checkpoint else str(Path(checkpoint).absolute())
-        )
+        self._checkpoint = checkpoint
         self.instance = f"{socket.gethostname()}:{os.getpid()}"
         self._role: Role | None = None
         self._epoch = 0

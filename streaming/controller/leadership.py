@@ -110,7 +110,7 @@ class Leading:
                 except CheckpointMismatch as error:
                     rival = hear_leader(settings)
                     why = (
-                        f"{error}{describe_last(settings)}"
+                        f"{error} {describe_last(settings)}".rstrip()
                         if rival is None
                         else describe_rival(rival, settings)
                     )

@@ -1,7 +1,7 @@
 """Who else leads on this controller's topics, by the beats there: for what a process says that it keeps from leading."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from policies.wording import time_text
 from state.outputs import rfc3339
@@ -12,7 +12,6 @@ from streaming.process.exits import Refused
 from streaming.settings import Settings
 from streaming.systems import output_side
 from streaming.transport.checkpoint import place_of
-from streaming.transport.side import TopicRecord
 from streaming.transport.topics import BEATS_RETENTION_MS
 
 _SESSIONS = 2
@@ -43,35 +42,16 @@ def hear_leader(settings: Settings) -> Beat | None:
     return _hear(settings, lambda name: name == settings.controller.name)
 
 
-def hear_other(settings: Settings) -> Beat | None:
-    """A process that leads under another name on the same topics, if a new beat of it comes."""
-    return _hear(settings, lambda name: name != settings.controller.name)
-
-
 def refuse_company(settings: Settings) -> None:
     """Raises ``Refused`` where a controller of another name leads on the same topics: executors would carry out what both decide."""
-    if (other := hear_other(settings)) is not None:
-        name = settings.controller.name
+    name = settings.controller.name
+    if (other := _hear(settings, lambda each: each != name)) is not None:
         raise Refused(
             f'controller "{name}" does not start: controller "{other.name}" runs on the same topics ({leader_text(other)}), and '
             f"both would decide the same clusters. Stop that one; or give this one topics of its own in [topics]: {settings.topics.beats} "
             "(beats) is shared, and what it writes must not be; it may share the input and the control topic (if the input is on Pulsar, "
             "with an input.pulsar.subscription of its own)"
         )
-
-
-def leaders_among(records: Iterable[TopicRecord]) -> dict[str, Beat]:
-    """The newest beat of the leader with the highest epoch, by the name of its controller; those that have left as well."""
-    leaders: dict[str, Beat] = {}
-    for record in records:
-        try:
-            beat = beats.decode(record.value or b"")
-        except beats.Unreadable:
-            continue
-        known = leaders.get(beat.name)
-        if beat.role == "leader" and (known is None or beat.epoch >= known.epoch):
-            leaders[beat.name] = beat
-    return leaders
 
 
 def _leaders(settings: Settings) -> dict[str, Beat]:
@@ -81,9 +61,19 @@ def _leaders(settings: Settings) -> dict[str, Beat]:
 
 
 def _heard(settings: Settings, *, within_s: float) -> dict[str, Beat]:
+    """The newest beat of the leader with the highest epoch, by the name of its controller; those that have left as well."""
+    leaders: dict[str, Beat] = {}
     begin_ms = round(1000 * (time.time() - within_s))
     with output_side(settings).reader(settings.topics.beats, begin=begin_ms) as reader:
-        return leaders_among(reader.read_to_end())
+        for record in reader.read_to_end():
+            try:
+                beat = beats.decode(record.value or b"")
+            except beats.Unreadable:
+                continue
+            known = leaders.get(beat.name)
+            if beat.role == "leader" and (known is None or beat.epoch >= known.epoch):
+                leaders[beat.name] = beat
+    return leaders
 
 
 def _hear(settings: Settings, is_wanted: Callable[[str], bool]) -> Beat | None:
@@ -130,4 +120,4 @@ def describe_last(settings: Settings) -> str:
     except Refused:
         return ""
     here = place_of(settings.spark.checkpoint)
-    return "" if last is None or last.checkpoint in {"", here} else f". It ran last as {leader_text(last)}"
+    return "" if last is None or last.checkpoint in {"", here} else f"It ran last as {leader_text(last)}"

@@ -19,7 +19,7 @@ from streaming.settings.sections import Settings
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
-CLOSE_RATIO = 0.6
+_CLOSE_RATIO = 0.6
 """Similarity from which one name is suggested for another; difflib's own default, fit for names of 5-30 letters."""
 
 _ALIKE_COUNT = 5
@@ -63,6 +63,11 @@ class SettingsError(ValueError):
         return "; ".join(map(str, self.problems))
 
 
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The one of ``known`` that was probably meant; None where none is close."""
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=_CLOSE_RATIO)), None)
+
+
 def suggest_nearest(
     name: str, known: Iterable[str], *, elsewhere: Iterable[str] = (), path: Sequence[str] = ()
 ) -> str:
@@ -73,20 +78,18 @@ def suggest_nearest(
     Of names that differ from one another in a number only, such as brokers, none is nearer to another number.
     """
     here = sorted(known)
-    close = get_close_matches(name, here, n=1, cutoff=CLOSE_RATIO)
-    if close:
-        alike = [each for each in here if _NUMBER.sub("#", each) == _NUMBER.sub("#", close[0])]
+    if close := nearest(name, here):
+        alike = [each for each in here if _NUMBER.sub("#", each) == _NUMBER.sub("#", close)]
         numbers = _NUMBER.findall(name)
-        if len(alike) == 1 or (numbers and numbers == _NUMBER.findall(close[0])[: len(numbers)]):
-            return f"did you mean {dotted([*path, close[0]]) if path else close[0]}?"
+        if len(alike) == 1 or (numbers and numbers == _NUMBER.findall(close)[: len(numbers)]):
+            return f"did you mean {dotted([*path, close]) if path else close}?"
         more = f" and {len(alike) - _ALIKE_COUNT} more" if len(alike) > _ALIKE_COUNT else ""
         return f"known here: {', '.join(alike[:_ALIKE_COUNT])}{more}"
     by_leaf: dict[str, str] = {}
     for key in elsewhere:
         by_leaf.setdefault(key.rsplit(".", 1)[-1], key)
-    close = get_close_matches(name, by_leaf, n=1, cutoff=CLOSE_RATIO)
-    if close:
-        return f"did you mean {by_leaf[close[0]]}?"
+    if close := nearest(name, by_leaf):
+        return f"did you mean {by_leaf[close]}?"
     return f"known here: {', '.join(here)}"
 
 

@@ -14,7 +14,6 @@ import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cache
 from itertools import islice
 from pathlib import Path as FilePath
@@ -27,7 +26,6 @@ from pydantic_core import ErrorDetails
 from policies.bounds import Bounds, bounds_of
 from state.settings import LONGEST_S, PulsarSettings
 from streaming.settings.catalog import (
-    CLOSE_RATIO,
     ENV_PREFIX,
     Path,
     Problem,
@@ -38,6 +36,7 @@ from streaming.settings.catalog import (
     is_section,
     known_keys,
     members,
+    nearest,
     settings_by_path,
     suggest_nearest,
 )
@@ -350,8 +349,8 @@ def _meant(value: object, kind: Any) -> str:
         each for part in (kind, *get_args(kind)) if get_origin(part) is Literal for each in get_args(part)
     ]
     texts = [each for each in choices if isinstance(each, str)]
-    close = get_close_matches(value, texts, n=1, cutoff=CLOSE_RATIO) if isinstance(value, str) else []
-    return f"; did you mean {show(close[0])}?" if close else ""
+    close = nearest(value, texts) if isinstance(value, str) else None
+    return f"; did you mean {show(close)}?" if close else ""
 
 
 def _describe(value: object, kind: Any) -> str:
