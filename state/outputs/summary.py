@@ -245,6 +245,8 @@ class MaintenanceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     name: str
     """Broker id, or `tenant/namespace`."""
+    bundles_count: int | None = None
+    """Bundles of the namespace that brokers report; left out for a broker."""
     since: str
     """When it was asked for."""
     until: str | None = None

@@ -39,7 +39,7 @@ from state.outputs import (
 from state.overlay import MaintenanceWindow, epoch_ms
 from state.pulsar import masks
 from state.pulsar.admission import Admission, Refusal, bundle_traffic, share_ratio
-from state.pulsar.memory import WaitingReport
+from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.view import RoundContext
 from state.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS, empty_section
 
@@ -215,7 +215,11 @@ class _Desk:
             if barred is None:
                 return broker
             first = first or (barred.rule, barred.detail)
-        detail = f"no broker of the isolation group of {namespace} takes part in balancing"
+        detail = (
+            "no broker may receive a bundle: each is drained, under maintenance or without a report"
+            if self._admission.context.groups.is_one
+            else f"no broker of the isolation group of {namespace} may receive a bundle"
+        )
         return first or ("no-destination", detail)
 
     def _least_used(self, namespace: str) -> list[int]:
@@ -269,7 +273,10 @@ def section(context: RoundContext, drained: Drained | None) -> MaintenanceSummar
         return None
     return MaintenanceSummary(
         brokers=_rows(overlay.maintenance_brokers),
-        namespaces=_rows(overlay.maintenance_namespaces),
+        namespaces=[
+            msgspec.structs.replace(row, bundles_count=_bundles_count(context.fleet, row.name))
+            for row in _rows(overlay.maintenance_namespaces)
+        ],
         drains=[
             _drain_row(context, row, context.reports.get(row.name)) for row in _rows(overlay.drained_brokers)
         ],
@@ -288,6 +295,11 @@ def _rows(windows: Mapping[str, MaintenanceWindow]) -> list[MaintenanceRow]:
         )
         for name, window in list(windows.items())[:SHOWN_ROWS]
     ]
+
+
+def _bundles_count(fleet: Fleet, namespace: str) -> int:
+    names = fleet.namespaces
+    return int(np.count_nonzero(fleet.namespace == names.index(namespace))) if namespace in names else 0
 
 
 def _drain_row(context: RoundContext, window: MaintenanceRow, report: WaitingReport | None) -> DrainRow:
@@ -321,8 +333,8 @@ def find_put_back(put_back: Sequence[PutBack]) -> list[Finding]:
             subject=placed.bundle,
             broker=placed.broker,
             bytes_per_s=None,
-            advice="it came to the broker after its drain began, because Pulsar placed it there or somebody moved it: it is "
-            "moved off again in the next rounds",
+            advice="it came to the broker after its drain began, because Pulsar placed it there or somebody moved it: the "
+            "drain moves it off again once a broker may receive it",
         )
         for placed in put_back
     ]

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from policies.wording import counted, time_text
-from state.outputs import RoundSummary
+from state.outputs import ApprovalRow, RoundSummary
 from state.outputs.actions import ACTION_PREFIX
 from state.pulsar.wording import shadow_note
 from streaming.cli.approve import ID_MIN, newest_rounds, open_proposals, proposal_text
@@ -25,6 +25,7 @@ from streaming.cli.published import (
     print_topic,
     read_round,
     records_of,
+    rounds_in,
     tail_options,
 )
 from streaming.cli.summaries import all_names, circumstances_lines, evidence_text, looked_at_lines
@@ -191,7 +192,8 @@ def why_command(settings: Settings, id: str, form: str) -> None:  # noqa: A002  
     summary = _summary_of(settings, action, appended_ms)
     missing = f"The summary of its round is not on {settings.topics.audit} (any more), so it is not known what else the round looked at."
     if form == "table":
-        click.echo(why_text(action, summary, missing=missing), nl=False)
+        answer = _answer_to(settings, action, appended_ms) if action.data.proposal else None
+        click.echo(why_text(action, summary, missing=missing, answer=answer), nl=False)
     else:
         tree = msgspec.to_builtins({"id": action.id, "action": action.data, "round": summary})
         click.echo(render(tree, form), nl=False)
@@ -239,6 +241,28 @@ def _summary_of(settings: Settings, action: Action, appended_ms: int) -> RoundSu
     return None
 
 
+def _answer_to(settings: Settings, proposal: Action, appended_ms: int) -> str | None:
+    """What became of a proposal, from the first round after it that says so; None while it is open. Raises ``Refused``."""
+    records = records_of(settings, settings.topics.audit, max(0, appended_ms - _AROUND_MS))
+    named = (record for record in records if proposal.id.encode() in (record.value or b""))
+    for event in rounds_in(named):
+        approval, number = event.data.approval, event.data.round
+        for row in [] if approval is None else approval.answers:
+            if row.proposal_id == proposal.id:
+                return answer_text(row, number)
+        if approval is not None and proposal.id in approval.expired:
+            return f"it ended without an answer in round {number}"
+    return None
+
+
+def answer_text(row: ApprovalRow, round_: int) -> str:
+    """A person's answer to a proposal, and what became of it."""
+    said = f"{row.verdict} by {row.who} in round {round_} ({row.why})"
+    if row.action_id is not None:
+        return f"{said}, carried out as action {row.action_id}"
+    return said if row.outcome == row.verdict else f"{said}, but no action was published: {row.detail}"
+
+
 def tail_text(action: Action, *, epoch: int | None, stale: bool) -> str:
     """What an action does, and why, in two lines."""
     marks = ["proposal" if action.data.proposal else "dry-run"] if action.data.dry_run else []
@@ -264,15 +288,15 @@ def _headline(action: Action) -> str:
     return f"{action.kind} {action.subject}{way}"
 
 
-def why_text(action: Action, summary: RoundSummary | None, *, missing: str) -> str:
+def why_text(action: Action, summary: RoundSummary | None, *, missing: str, answer: str | None = None) -> str:
     """The reason, the evidence, both sides before and after the action, and what else the round looked at.
 
-    ``missing`` is the text for a round whose summary was not found.
+    ``missing`` is the text for a round whose summary was not found, ``answer`` what became of a proposal.
     """
     data = action.data
     obeyed = " (dry-run: it is not carried out)" if data.dry_run else ""
     if data.proposal:
-        obeyed = " (a proposal: carried out only after `trimtab approve`)"
+        obeyed = f" (a proposal: {answer or 'carried out only after `trimtab approve`'})"
     requires = [f"{name} is {value_text(value)}" for name, value in sorted(data.precondition.items())]
     lines = [
         _headline(action),
@@ -300,9 +324,13 @@ def why_text(action: Action, summary: RoundSummary | None, *, missing: str) -> s
 
 
 def _sides(action: Action, summary: RoundSummary | None) -> Iterator[str]:
-    """The load after the action, of brokers or of the children of a split; for brokers the load before, from the summary, too."""
+    """The load after the action, of brokers or of the children of a split; for brokers the load before, from the summary, too.
+
+    What a broker was measured at is not what a dry-run compares with once it has pretended to move bundles: it is not shown then.
+    """
     brokers = {"source": action.data.source_broker, "destination": action.data.destination_broker}
     loads = {} if summary is None else {load.broker: load for load in summary.brokers}
+    shadow = "" if summary is None else shadow_note(summary.shadow)
     rows = []
     for side, expected in sorted(
         action.data.expected.items(), key=lambda side: (_SIDES.get(side[0], 2), side[0])
@@ -310,11 +338,8 @@ def _sides(action: Action, summary: RoundSummary | None) -> Iterator[str]:
         broker = brokers.get(side)
         for name, after in sorted(expected.items()) if isinstance(expected, Mapping) else ():
             before = getattr(loads.get(broker or ""), name, None)
-            shown = "" if broker is None else "unknown" if before is None else value_text(before)
+            shown = "" if broker is None or shadow else "unknown" if before is None else value_text(before)
             rows.append((f"{side} {broker}" if broker else side, name, shown, value_text(after)))
     if rows:
-        shadow = "" if summary is None else shadow_note(summary.shadow)
         yield from ("", "Expected load, after this action and the earlier actions of its round")
-        yield from table_lines(
-            [("", "", "before, measured" if shadow else "before", f"after{shadow}"), *rows]
-        )
+        yield from table_lines([("", "", "" if shadow else "before", f"after{shadow}"), *rows])

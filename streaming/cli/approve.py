@@ -18,7 +18,7 @@ from streaming.cli.published import Newest, Round, length_s, search_rounds, stra
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ApprovalData, ApprovalMessage, type_of
 from streaming.process.deadline import Deadline
-from streaming.process.exits import NotAcknowledged, NotFound, WrongUse
+from streaming.process.exits import NotAcknowledged, NotFound, WrongUse, waiting
 from streaming.settings import Settings
 from streaming.systems import input_side
 
@@ -99,7 +99,9 @@ def _write_verdict(
         return
     refused, clusters = [], {name for name, _ in chosen}
     longest_s = max(length_s(event.data) for event in rounds if event.cluster in clusters)
-    for event, row in _wait_for_outcomes(settings, answers, longest_s):
+    with waiting("the answer counts with the next round, and `trimtab rounds show` tells its outcome"):
+        outcomes = _wait_for_outcomes(settings, answers, longest_s)
+    for event, row in outcomes:
         action = "" if row.action_id is None else f", action {row.action_id}"
         detail = "" if row.detail == row.outcome else f" ({row.detail})"
         click.echo(f"{row.proposal_id[:12]}: {row.outcome}{detail} in round {event.data.round}{action}")

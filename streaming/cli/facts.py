@@ -46,7 +46,8 @@ REJECTED_COUNT = 500
 _HOUR_MS = 3_600_000
 _INPUT_S = (15, 180, 3600, 86_400)
 """How far back records of the input are looked for, in steps, because a day of it may be 350 GB."""
-_INPUT_COUNT = 200
+INPUT_COUNT = 200
+"""The most records of the input that are read at once."""
 _LOOKS_COUNT = 3
 """How often to look at the checkpoint: a controller that has just begun deletes what was there before it, perhaps while we look."""
 _EXPECTED = (StartError, PublishError, CheckpointMismatch, NoAnswer, Refused, WrongUse)
@@ -210,10 +211,27 @@ def _rounds(settings: Settings) -> list[tuple[Round, int | None]]:
 
 
 def _input(settings: Settings, now_ms: int) -> list[TopicRecord]:
-    for back_s in _INPUT_S:
+    def read(back_s: int) -> list[TopicRecord]:
         with input_side(settings).reader(settings.topics.input, begin=now_ms - 1000 * back_s) as reader:
-            if records := list(islice(reader.read_to_end(), _INPUT_COUNT)):
-                return records
+            return list(islice(reader.read_to_end(), INPUT_COUNT))
+
+    return newest_records(read)
+
+
+def newest_records(read: Callable[[int], list[TopicRecord]]) -> list[TopicRecord]:
+    """The newest records of the last day, the very last within 15 s, where ``read`` gives the first 200 of the last so many seconds."""
+    empty_s = 0
+    for reach_s in _INPUT_S:
+        back_s, records = reach_s, read(reach_s)
+        while len(records) == INPUT_COUNT and back_s - empty_s > _INPUT_S[0]:  # newer ones may follow
+            middle_s = (empty_s + back_s) // 2
+            if newer := read(middle_s):
+                back_s, records = middle_s, newer
+            else:
+                empty_s = middle_s
+        if records:
+            return records
+        empty_s = reach_s
     return []
 
 

@@ -29,7 +29,7 @@ from streaming.cli.request import (
 from streaming.cli.summaries import drain_line, left_lines, missed_results, outcome_text, own_lines
 from streaming.contract.messages import ControlData
 from streaming.process.deadline import Deadline
-from streaming.process.exits import NotAcknowledged, WrongUse
+from streaming.process.exits import NotAcknowledged, WrongUse, waiting
 from streaming.settings import Settings
 from streaming.settings.catalog import suggest_nearest
 
@@ -72,7 +72,10 @@ def maintenance_command() -> None:
 def start_command(
     request: Request, brokers: tuple[str, ...], namespaces: tuple[str, ...], until: datetime | None
 ) -> None:
-    """Make brokers neither source nor destination, and leave the bundles of namespaces where they are."""
+    """Make brokers neither source nor destination, and leave the bundles of namespaces where they are.
+
+    `trimtab status` names a namespace of which the next round knows no bundle: its name may be wrong.
+    """
     _require_something(brokers, namespaces)
     window = MaintenanceWindow(since=datetime.now(UTC), until=until, who=request.who, why=request.why)
 
@@ -162,7 +165,10 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
         else:
             moving.append(event)
     if request.wait and moving:
-        _follow_drains(request.settings, moving, drained)
+        with waiting(
+            "the drain goes on; `trimtab status` shows how far it is, and `trimtab maintenance end` ends it"
+        ):
+            _follow_drains(request.settings, moving, drained)
 
 
 def is_dry_run(event: Planned, own: Mode) -> bool:
@@ -280,6 +286,7 @@ def _follow_drains(settings: Settings, events: Sequence[Planned], brokers: Colle
     begin_ms = min(event.time_ms for event in events)
     open_ = {event.cluster for event in events}
     newest, reported = Newest(settings), dict.fromkeys(open_, -1)
+    shown: dict[str, list[str]] = {}
     deadline = Deadline(_PATIENCE_S)
     while open_:
         with pass_over_outage(deadline):
@@ -290,7 +297,7 @@ def _follow_drains(settings: Settings, events: Sequence[Planned], brokers: Colle
             reported[event.cluster] = event.data.round
             deadline = Deadline(_PATIENCE_S)
             begin_ms = max(begin_ms, record.timestamp)
-            if _show_drains(event, brokers):
+            if _show_drains(event, brokers, shown):
                 open_.discard(event.cluster)
         if open_ and deadline.is_over:
             raise NotAcknowledged(
@@ -301,14 +308,20 @@ def _follow_drains(settings: Settings, events: Sequence[Planned], brokers: Colle
             time.sleep(_LOOK_S)
 
 
-def _show_drains(event: Round, brokers: Collection[str]) -> bool:
-    """Show how far the drains of the brokers are; returns whether nothing that is moved is left there."""
+def _show_drains(event: Round, brokers: Collection[str], shown: dict[str, list[str]]) -> bool:
+    """Show how far the drains of the brokers are, without what was ``shown`` of the cluster's round before.
+
+    Returns whether nothing that is moved is left there.
+    """
     drains = [] if event.data.maintenance is None else event.data.maintenance.drains
     rows = [each for each in drains if each.name in brokers]
     if not rows:
         return False  # a round from before the drain
-    for line in progress_lines(event.data, rows):
-        click.echo(f"{event.cluster}: {line}")
+    lines, before = progress_lines(event.data, rows), shown.get(event.cluster, [])
+    shown[event.cluster] = lines
+    for line in lines:
+        if line not in before:
+            click.echo(f"{event.cluster}: {line}")
     if not _is_over(rows) and is_stuck(event.data):
         raise NotAcknowledged(
             f"{event.cluster}: no later round will move the bundles that are left: move them yourself, or remove the "
@@ -328,8 +341,7 @@ def progress_lines(data: RoundSummary, rows: Sequence[DrainRow]) -> list[str]:
         return lines + [line for row in rows for line in own_lines(row)]
     if is_stuck(data):
         return [*lines, *left_lines(data.maintenance, shadow_note(data.shadow))]
-    said = [*_hold_lines(data), *(each.advice for each in missed_results(data))]
-    return lines + [f"round {data.round}: {each}" for each in said]
+    return [*lines, *_hold_lines(data), *(each.advice for each in missed_results(data))]
 
 
 def _hold_lines(data: RoundSummary) -> Iterable[str]:

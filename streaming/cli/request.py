@@ -35,7 +35,7 @@ from streaming.cli.output import text_of
 from streaming.cli.published import Newest, Round, search_rounds
 from streaming.contract.envelope import ReadEnvelope
 from streaming.process.deadline import Deadline
-from streaming.process.exits import NotAcknowledged, Refused, WrongUse
+from streaming.process.exits import NotAcknowledged, Refused, WrongUse, waiting
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.catalog import suggest_nearest
 from streaming.settings.sections import NAME_PATTERN
@@ -188,7 +188,11 @@ def change_each(request: Request, edit_of: EditOf) -> list[Planned]:
             )
         click.echo(change_text(event), nl=False)
     if request.wait:
-        for obeyed in _wait_until_obeyed(settings, events):
+        with waiting(
+            "the next round obeys it; `trimtab policy show` shows what stands, and the opposite command takes it back"
+        ):
+            rounds = _wait_until_obeyed(settings, events)
+        for obeyed in rounds:
             data = obeyed.data
             click.echo(
                 f"{obeyed.cluster}: obeyed since round {data.round}, which ended at {time_text(data.end, is_exact=True)}"

@@ -269,7 +269,8 @@ def maintenance_lines(data: RoundSummary) -> Iterable[str]:
     for what, rows in (("broker", found.brokers), ("namespace", found.namespaces)):
         for each in rows:
             until = "until it is ended" if each.until is None else f"until {time_text(each.until)}"
-            yield f"{what} {each.name} under maintenance {until}, by {asked_text(each.who, each.why)}"
+            unknown = " (no bundle of it is known: is the name right?)" if each.bundles_count == 0 else ""
+            yield f"{what} {each.name} under maintenance {until}, by {asked_text(each.who, each.why)}{unknown}"
     for row in found.drains:
         yield f"{drain_line(row)}, by {asked_text(row.who, row.why)}"
         yield from own_lines(row)

@@ -28,7 +28,7 @@ the remedy. ``trimtab doctor``: there is a problem."""
 UNREACHABLE = 6
 """Brokers, or the checkpoint's store, did not answer; a program that runs on waits ``controller.start_wait_s`` for them. Start it again."""
 NOT_ACKNOWLEDGED = 7
-"""A command with ``--wait``: its event was written, and no controller obeyed it in time, a drain cannot end, or an approved action
+"""A command with ``--wait``: its event was written, and no controller obeyed it in time or before Ctrl-C, a drain cannot end, or an approved action
 was not published; see ``trimtab status``."""
 NOT_FOUND = 8
 """The round, action, cluster or record that a command asked for is not there, or not there yet; the message says where to look."""
@@ -85,6 +85,15 @@ class NotAcknowledged(_Exit):
     """No controller obeys what was written."""
 
     exit_code = NOT_ACKNOWLEDGED
+
+
+@contextmanager
+def waiting(stays: str) -> Iterator[None]:
+    """Wait for what was written to be obeyed; Ctrl-C ends the wait with the message that it ``stays``, as ``NotAcknowledged``."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise NotAcknowledged(f"stopped waiting, but it is written: {stays}") from None
 
 
 class SparkEnded(_Exit):

@@ -126,6 +126,11 @@ def test_a_command_that_waits_says_which_round_obeys_it(stage: Stage):
     assert "east-1: obeyed since round 7, which ended at 1970-01-01T00:08:00Z\n" in log.read_text()
 
 
+def interrupted(*_: object, **__: object) -> None:
+    """Ctrl-C."""
+    raise KeyboardInterrupt
+
+
 def test_a_command_that_waits_says_by_its_code_that_nobody_obeys(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +142,10 @@ def test_a_command_that_waits_says_by_its_code_that_nobody_obeys(
     assert "paused: no -> yes" in text
     assert "no round obeys it yet: east-1" in text
     assert len(stage.values(stage.topics.control)) == 1, "it was written all the same"
+    with monkeypatch.context() as patched:
+        patched.setattr(request, "search_rounds", interrupted)
+        text = output_of(config, *asked, code=NOT_ACKNOWLEDGED)
+        assert "stopped waiting, but it is written: the next round obeys it" in text
     with monkeypatch.context() as patched:
         problem = round_of_control("x", problem="no such key")
         patched.setattr(request, "acknowledging_rounds", lambda *_: {"east-1": problem})

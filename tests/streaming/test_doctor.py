@@ -3,7 +3,7 @@
 import re
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
@@ -128,6 +128,30 @@ def test_the_marker_on_a_topic_that_is_missing_is_not_waited_for(monkeypatch: py
     marker = facts.gather_facts(SETTINGS).marker
     assert isinstance(marker, Missed)
     assert marker.why == "there is no topic trimtab.commits-trimtab"
+
+
+@pytest.mark.parametrize(
+    ("ages_s", "expected_s"),
+    [
+        (range(3), 0),
+        (range(300, 3600, 2), 300),
+        (range(20, 180, 1), 20),
+        ([*range(301, 3600), *[7200] * 500], 301),
+        ([4000] * 3, 4000),
+        ([5000] * 900, 5000),
+    ],
+)
+def test_the_newest_record_is_found_however_many_older_ones_there_are(ages_s: Sequence[int], expected_s: int):
+    def read(back_s: int) -> list[TopicRecord]:
+        since = sorted((age for age in ages_s if age <= back_s), reverse=True)
+        return [on_topic(b"{}", at_ms=-1000 * age) for age in since[: facts.INPUT_COUNT]]
+
+    newest_ms = max(record.timestamp for record in facts.newest_records(read))
+    assert -1000 * (expected_s + 15) <= newest_ms <= -1000 * expected_s
+
+
+def test_no_record_of_the_last_day_is_none():
+    assert facts.newest_records(lambda _: []) == []
 
 
 def test_a_record_that_is_rejected_again_after_a_restart_counts_once(monkeypatch: pytest.MonkeyPatch):

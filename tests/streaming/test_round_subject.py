@@ -529,12 +529,53 @@ def test_why_counts_what_it_does_not_show():
     assert "  and 110 more, counted above\n" in why_text(action(), summary(candidates=many), missing="")
 
 
-def test_why_says_what_is_measured_where_a_dry_run_has_moved_bundles():
+def test_why_compares_with_no_measured_load_where_a_dry_run_has_moved_bundles():
     usage = {"mean_points": 50.0, "max_points": 60.0, "stdev_points": 1.0}
     text = why_text(action(), summary(shadow={"count": 3, "usage": usage, "heaviest": []}), missing="")
-    assert re.search(r"before, measured +after \(as if the dry-run had moved 3 bundles\)\n", text)
+    assert re.search(r"\n +after \(as if the dry-run had moved 3 bundles\)\n", text)
+    assert re.search(r"source broker-1:8080 +bytes_per_s +419,247\n", text), (
+        "before, it was measured without them"
+    )
     assert "Looked at (as if the dry-run had moved 3 bundles): 1 below-threshold, 1 fired\n" in text
     assert "of the brokers that fired (as if the dry-run had moved 3 bundles): 2 acted" in text
+
+
+PROPOSAL = UNLOAD_EVENT | {"data": UNLOAD_EVENT["data"] | {"dry_run": True, "proposal": True}}
+ANSWER = {
+    "id": "approval/1", "proposal_id": PROPOSAL["id"], "kind": "unload", "verdict": "approved", "who": "ann", "why": "looks right",
+    "outcome": "acted", "detail": "acted", "action_id": "a1b2c3",
+}  # fmt: skip
+GONE = {"outcome": "owner-changed", "detail": "it is at broker-3:8080 now", "action_id": None}
+NUMBER = ROUND_EVENT["data"]["round"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "expired", "said"),
+    [
+        ([], [], "carried out only after `trimtab approve`"),
+        ([{**ANSWER, "proposal_id": "another"}], [], "carried out only after `trimtab approve`"),
+        ([ANSWER], [], f"approved by ann in round {NUMBER} (looks right), carried out as action a1b2c3"),
+        (
+            [{**ANSWER, **GONE}],
+            [],
+            f"approved by ann in round {NUMBER} (looks right), but no action was published: it is at broker-3:8080 now",
+        ),
+        (
+            [{**ANSWER, **GONE, "verdict": "rejected", "outcome": "rejected"}],
+            [],
+            f"rejected by ann in round {NUMBER} (looks right)",
+        ),
+        ([], [PROPOSAL["id"]], f"it ended without an answer in round {NUMBER}"),
+    ],
+)
+def test_why_of_a_proposal_says_what_became_of_it(
+    monkeypatch: pytest.MonkeyPatch, answers: list[object], expired: list[str], said: str
+):
+    approval = {"open_count": 0, "open": [], "expired": expired, "answers": answers}
+    counted = ROUND_EVENT | {"data": ROUND_EVENT["data"] | {"approval": approval}}
+    values = [json.dumps(each).encode() for each in (PROPOSAL, ROUND_EVENT, counted)]
+    done = run(monkeypatch, values, "actions", "why", PROPOSAL["id"][:8])
+    assert f"(a proposal: {said})\n" in done.stdout, done.output
 
 
 def test_why_names_who_changed_the_settings_in_force():

@@ -184,7 +184,7 @@ def test_a_bundle_stays_within_the_isolation_group_of_its_namespace() -> None:
     found = emptied(isolation=[Isolation("blue", ["t/a"], ["b3"]), Isolation("red", ["t/b"], ["b9"])])
     assert found.moves == [(A, "b3"), (C, "b2"), (D, "b2")]
     assert found.outcomes[B] == "no-destination"
-    assert found.details[B] == "no broker of the isolation group of t/b takes part in balancing"
+    assert found.details[B] == "no broker of the isolation group of t/b may receive a bundle"
     numbers = [
         (each.evidence["brokers_count"], each.evidence["mean_usage_points"]) for each in found.drained.unloads
     ]
@@ -358,6 +358,9 @@ def test_a_drain_spends_its_own_hourly_budget_and_not_that_of_the_policy() -> No
 def test_a_bundle_without_a_destination_spends_nothing() -> None:
     found = emptied(CLUSTER[0], max_drain_unloads_per_hour_count=1)
     assert set(found.outcomes.values()) == {"no-destination"}
+    assert set(found.details.values()) == {
+        "no broker may receive a bundle: each is drained, under maintenance or without a report"
+    }
     assert spent(found.rules)["drain_unloads_per_hour"] == 0
 
 

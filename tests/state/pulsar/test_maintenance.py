@@ -77,6 +77,20 @@ def test_a_broker_under_maintenance_that_is_silent_is_asked_for_no_quorum() -> N
     assert (last["outcome"], last["brokers_missing"], last["brokers_live_count"]) == ("decided", [], 1)
 
 
+def test_a_namespace_under_maintenance_shows_how_many_bundles_are_known_of_it() -> None:
+    known = namespace_of(BUNDLES[0])
+    events = [
+        overlay(-30, maintenance_namespaces={known: WINDOW, f"{known}-mistyped": WINDOW}),
+        load("b1", 5, bundles={BUNDLES[0]: 5.0, BUNDLES[1]: 0.0}),
+        load("b2", 5),
+        sweep(16),
+    ]
+    found = run([events], settings_of(rounds={"warmup_rounds": 0})).summaries[-1]["maintenance"]
+    counts = {row["name"]: row["bundles_count"] for row in found["namespaces"]}
+    same = [name for name in BUNDLES[:2] if namespace_of(name) == known]
+    assert counts == {known: len(same), f"{known}-mistyped": 0}
+
+
 COORDINATORS = [f"pulsar/system/0x{at:x}0000000_0x{at + 1:x}0000000" for at in range(15)]
 HEARTBEAT = "pulsar/b1:8080/0x00000000_0xffffffff"
 
