@@ -1,20 +1,22 @@
-"""Copies in batches, one after the other: each batch needs less of the network than all at once, and together they take longer.
+"""Copies in batches, one after the other: no batch needs more of the network than all at once.
 
-The price: the rate of a batch follows from its own, lower minimum, and no batch can use the headroom of another; while one
-batch runs, the brokers that it does not touch are idle. Use batches when the whole does not fit under the cap.
+Together they mostly take longer, because the rate of a batch follows from its own, lower minimum, and the brokers that it does not
+touch are idle. At one given rate they are mostly quicker: less of it goes to what producers write. A deadline holds for all batches
+together. Use batches when the whole does not fit under the cap.
 
 The packing is greedy, with the largest minimum first, so it may need a batch more than the best packing would.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from policies.columns import Ints
-from policies.throttle.copies import DISK, UNKNOWN, Copies
+from policies.throttle.copies import DISK, LARGEST_NUMBER, UNKNOWN, Copies
 from policies.throttle.needs import followers_of, needs_of
-from policies.throttle.rates import RateRule, UniformPlan, ceil_ratio, loads_of, uniform_plan
+from policies.throttle.rates import Load, RateRule, UniformPlan, ceil_ratio, loads_of, uniform_plan
 from policies.wording import counted
 
 LARGEST_SUM = 1 << 62
@@ -43,6 +45,12 @@ class BatchPlan:
     total_at_cap_s: float | None
     """The same with every batch at the cap; None without a cap too."""
 
+    @property
+    def ends(self) -> bool | None:
+        """Whether each batch ends; None: unknown, and of none is it known that it does not."""
+        found = {batch.plan.plan.feasible for batch in self.batches}
+        return False if False in found else None if None in found else True
+
 
 def batches_of(copies: Copies, rule: RateRule, *, count: int | None) -> BatchPlan:
     """``count`` batches; with None, as few as the packing finds that each need less than the cap. Raises ``CannotBatch``.
@@ -64,8 +72,9 @@ def batches_of(copies: Copies, rule: RateRule, *, count: int | None) -> BatchPla
             )
         places = _assign(needs, _choose_least_loaded(needs, count))
     parts = [copies.take(places == number) for number in np.unique(places).tolist()]
-    plans = [_uniform_plan(part, rule) for part in parts]
-    at_cap = None if cap is None else [_uniform_plan(part, RateRule(fixed_bytes_per_s=cap)) for part in parts]
+    loads = [loads_of(needs_of(part)) for part in parts]
+    plans = _plans_in_time(loads, rule)
+    at_cap = None if cap is None else _plans(loads, RateRule(fixed_bytes_per_s=cap))
     return BatchPlan(
         batches=tuple(Batch(copies=part, plan=plan) for part, plan in zip(parts, plans, strict=True)),
         total_s=_total_s(plans),
@@ -73,8 +82,26 @@ def batches_of(copies: Copies, rule: RateRule, *, count: int | None) -> BatchPla
     )
 
 
-def _uniform_plan(copies: Copies, rule: RateRule) -> UniformPlan:
-    return uniform_plan(loads_of(needs_of(copies)), rule)
+def _plans_in_time(loads: Sequence[tuple[Load, ...]], rule: RateRule) -> list[UniformPlan]:
+    """With the lowest floor at which all batches together keep the deadline; at the cap if none does."""
+    if rule.deadline_s is None or any(load.bytes_left is None for batch in loads for load in batch):
+        return _plans(loads, rule)
+
+    def plans_at(floor: int) -> list[UniformPlan]:
+        return _plans(loads, replace(rule, deadline_s=None, floor_bytes_per_s=floor))
+
+    least = rule.floor_bytes_per_s
+
+    def is_in_time(floor: int) -> bool:
+        return rule.is_in_time(_total_s(plans_at(floor)), ends=True) is True
+
+    least = rule.floor_bytes_per_s
+    floors = range(least, rule.caps.default_bytes_per_s or LARGEST_NUMBER)
+    return plans_at(least + bisect_left(floors, True, key=is_in_time))
+
+
+def _plans(loads: Sequence[tuple[Load, ...]], rule: RateRule) -> list[UniformPlan]:
+    return [uniform_plan(batch, rule) for batch in loads]
 
 
 def _total_s(plans: list[UniformPlan]) -> float | None:

@@ -59,6 +59,14 @@ class RateRule:
     fixed_bytes_per_s: int | None = None
     """This rate and no other."""
 
+    def is_in_time(self, total_s: float | None, *, ends: bool | None) -> bool | None:
+        """Whether copies that take so long keep the deadline; None if that is unknown, or there is none."""
+        if self.deadline_s is None or ends is None or (ends and total_s is None):
+            return None
+        return total_s is not None and total_s <= float(
+            self.deadline_s
+        )  # a quotient is rounded as the deadline is
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:

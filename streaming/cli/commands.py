@@ -16,7 +16,7 @@ from streaming.process.stop_signals import stop_requests_kept
 _EPILOG = """
 \b
 Exit codes: 0 done · 1 unforeseen failure · 2 wrong options or settings
-            3 the plan would never end
+            3 the plan would never end, or misses its deadline
             4 another controller of this name took over
             5 what trimtab works with does not allow it: brokers, topics,
               checkpoint, a disk, a port; or doctor found a problem

@@ -47,8 +47,8 @@ or Kafka's own {"version": 1, "partitions": [{"topic", "partition", "replicas", 
 Exit codes: 0 planned (a warning names what is unknown; without a write
               rate it is unknown whether the plan ends)
             2 bad input, or nothing of it can be planned
-            3 it would never end, nor would its batches (the plan
-              is printed all the same)
+            3 it would never end, nor would its batches, or it misses
+              --deadline (the plan is printed and not applied)
             5 the cluster refuses the request or the throttle
             6 the cluster does not answer
             9 planned in part: what cannot be planned is named on
@@ -122,7 +122,9 @@ def throttle_command() -> None:
     help="With a cluster: a broker that is away, or just back, and will fetch what it missed (once or more).",
 )
 @_rate_option("--rate", help="The rate of every broker, in place of a recommended one.")
-@click.option("--deadline", callback=_ratio, metavar="SECONDS", help="Seconds in which it must be done.")
+@click.option(
+    "--deadline", callback=_ratio, metavar="SECONDS", help="Seconds in which all of it must be done."
+)
 @_rate_option("--cap", help="The rate that no broker may exceed.")
 @click.option(
     "--headroom",
@@ -238,7 +240,7 @@ def plan_command(
             plan = _plan_on_cluster(
                 request, recovering, make, target, name, interval, applied, replaces=replace_rates
             )
-    if plan.is_infeasible:
+    if plan.is_infeasible or plan.late:
         sys.exit(INFEASIBLE)
     if plan.not_planned:
         sys.exit(PARTIAL)
@@ -283,7 +285,7 @@ def _plan_on_cluster(
     *,
     replaces: bool,
 ) -> ThrottlePlan:
-    """Look at the cluster, plan, and set what is to be applied; an infeasible plan is printed and not set."""
+    """Look at the cluster, plan, and set what is to be applied; a plan that never ends, or is late, is printed and not set."""
     from streaming.kafka.client import ClusterError  # noqa: PLC0415  a broker's client, when needed
     from streaming.kafka.cluster import cluster_of  # noqa: PLC0415
     from streaming.planner.throttle_cluster import (  # noqa: PLC0415
@@ -305,7 +307,7 @@ def _plan_on_cluster(
             try:
                 done = apply_plan(kafka, plan, found, chosen=applied, replace_rates=replaces)
             except NotApplied as error:
-                if not plan.is_infeasible:
+                if not (plan.is_infeasible or plan.late):
                     raise
                 done = [str(error)]
             click.echo("\n".join(done), err=True)

@@ -369,6 +369,10 @@ def apply_plan(
             "it would never end" if outcome.feasible is False else "it is not known whether it would ever end"
         )
         raise NotApplied(f"not applied: {why}; the throttle of the cluster is as it was")
+    if plan.late:
+        raise NotApplied(
+            f"not applied: {plan.late[0 if chosen == 'uniform' else -1]}; the throttle of the cluster is as it was"
+        )
     rates = {
         role: rate for role, rate in rates_of(plan, chosen).items() if role.broker not in found.unreachable
     }

@@ -26,10 +26,7 @@ from policies.throttle.roles import BrokerRole, Role, of_role
 from policies.wording import bytes_text, counted, duration, rate_text
 from streaming.planner.throttle_request import Checked, NotPlanned, show
 
-PRICE = (
-    "Batches need a lower rate each and take longer together: every batch runs at what its own minimum asks for, and the "
-    "brokers it does not touch wait."
-)
+PRICE = "No batch has a higher minimum than all at once, and the brokers outside a batch wait"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,6 +43,8 @@ class ThrottlePlan:
     uniform: UniformPlan
     per_broker: RatePlan
     batches: BatchPlan | None
+    late: tuple[str, ...]
+    """A sentence for each of the two plans that misses the deadline, or one for the batches if there are some."""
     warnings: tuple[str, ...]
 
     @property
@@ -58,7 +57,7 @@ class ThrottlePlan:
     @property
     def has_batches_that_end(self) -> bool:
         """Whether there are batches, and it is known of each that it ends."""
-        return self.batches is not None and all(batch.plan.plan.feasible for batch in self.batches.batches)
+        return self.batches is not None and self.batches.ends is True
 
 
 def make_plan(checked: Checked, rule: RateRule, *, batches: BatchPlan | None = None) -> ThrottlePlan:
@@ -67,6 +66,10 @@ def make_plan(checked: Checked, rule: RateRule, *, batches: BatchPlan | None = N
     needs = needs_of(reassignment.copies, disk_threads=checked.disk_threads)
     loads = loads_of(needs)
     uniform, per_broker = uniform_plan(loads, rule), per_broker_plan(loads, rule)
+    totals_s = {"uniform": uniform.plan.total_s, "per broker": per_broker.total_s}
+    if batches is not None:
+        totals_s = {"one batch after the other": batches.total_s}
+    late = tuple(_describe_late(totals_s, rule))
     return ThrottlePlan(
         reassignment=reassignment,
         not_planned=checked.not_planned,
@@ -77,13 +80,22 @@ def make_plan(checked: Checked, rule: RateRule, *, batches: BatchPlan | None = N
         uniform=uniform,
         per_broker=per_broker,
         batches=batches,
-        warnings=(*checked.notes, *_warnings(checked, needs, rule, (uniform.plan, per_broker))),
+        late=late,
+        warnings=(*checked.notes, *_warnings(checked, needs), *late),
     )
 
 
-def _warnings(
-    checked: Checked, needs: Needs, rule: RateRule, plans: tuple[RatePlan, RatePlan]
-) -> Iterator[str]:
+def _describe_late(totals_s: Mapping[str, float | None], rule: RateRule) -> Iterator[str]:
+    deadline = duration(float(rule.deadline_s or 0))
+    for title, total_s in totals_s.items():
+        if rule.is_in_time(total_s, ends=True) is False:
+            yield (
+                f"{title} takes {duration(total_s)} and misses the deadline of {deadline}: "
+                "give a higher --cap or a later --deadline"
+            )
+
+
+def _warnings(checked: Checked, needs: Needs) -> Iterator[str]:
     reassignment, perhaps_running = checked.reassignment, set(checked.perhaps_running)
     still = [name for name in reassignment.without_data_movement if name not in perhaps_running]
     if perhaps_running:
@@ -107,9 +119,6 @@ def _warnings(
             f"some values are unknown, so figures that depend on them are missing: {names}. Give them in the request "
             "(`trimtab throttle plan --help` shows one), or let them be read from the cluster with --bootstrap or --cluster"
         )
-    for title, plan in zip(("uniform", "per broker"), plans, strict=True):
-        if rule.deadline_s is not None and plan.total_s is not None and plan.total_s > rule.deadline_s:
-            yield f"{title}: takes {duration(plan.total_s)} and misses the deadline of {duration(float(rule.deadline_s))}"
 
 
 def answer_of(plan: ThrottlePlan) -> dict[str, Any]:
@@ -129,13 +138,17 @@ def answer_of(plan: ThrottlePlan) -> dict[str, Any]:
         "disk_rate_bytes_per_s": _by_name(plan.per_broker.rates, "disk"),
         "leader_min_write_rate_bytes_per_s": _by_name(needs.write_bytes_per_s, "leader"),
         "failover_safe_leader_min_bytes_per_s": _by_name(needs.failover_safe_min_bytes_per_s, "leader"),
-        "uniform": _uniform_answer(plan.uniform),
+        "uniform": {
+            **_uniform_answer(plan.uniform),
+            "deadline_met": plan.rule.is_in_time(plan.uniform.plan.total_s, ends=plan.uniform.plan.feasible),
+        },
         "per_broker": {
             **_outcome_answer(plan.per_broker),
+            "deadline_met": plan.rule.is_in_time(plan.per_broker.total_s, ends=plan.per_broker.feasible),
             "leader_rate_bytes_per_s": _by_name(plan.per_broker.rates, "leader"),
             "follower_rate_bytes_per_s": _by_name(plan.per_broker.rates, "follower"),
         },
-        "batches": None if plan.batches is None else _batches_answer(plan.batches, plan.uniform),
+        "batches": None if plan.batches is None else _batches_answer(plan, plan.batches),
         "unknown": needs.lacking,
         "not_planned": [each._asdict() for each in plan.not_planned],
         "warnings": plan.warnings,
@@ -174,15 +187,16 @@ def _uniform_answer(found: UniformPlan) -> dict[str, Any]:
     }
 
 
-def _batches_answer(found: BatchPlan, all_at_once: UniformPlan) -> dict[str, Any]:
+def _batches_answer(plan: ThrottlePlan, found: BatchPlan) -> dict[str, Any]:
     return {
         "batches": [
             {**_uniform_answer(batch.plan), "partitions": batch.copies.names()} for batch in found.batches
         ],
         "total_s": found.total_s,
+        "deadline_met": plan.rule.is_in_time(found.total_s, ends=found.ends),
         "total_at_cap_s": found.total_at_cap_s,
-        "all_at_once_total_s": all_at_once.plan.total_s,
-        "explanation": PRICE,
+        "all_at_once_total_s": plan.uniform.plan.total_s,
+        "explanation": f"{PRICE}: {_compare(plan, found)}",
     }
 
 
@@ -323,13 +337,17 @@ def _draw_batches(plan: ThrottlePlan) -> Iterator[str]:
             f"batch {number}: minimum {rate_text(batch.plan.min_bytes_per_s)}, rate {rate_text(batch.plan.rate_bytes_per_s)}, "
             f"{_takes(batch.plan.plan.total_s, ends=batch.plan.plan.feasible)}: {some}"
         )
-    at_cap = plan.batches.total_at_cap_s
+    yield _compare(plan, plan.batches)
+
+
+def _compare(plan: ThrottlePlan, found: BatchPlan) -> str:
+    """How long the batches take together, and all at once."""
+    at_cap, uniform = found.total_at_cap_s, plan.uniform
     capped = "" if at_cap is None else f" ({duration(at_cap)} with each at the cap)"
-    uniform = plan.uniform.plan
-    all_end = all(batch.plan.plan.feasible is not False for batch in plan.batches.batches)
-    yield (
-        f"one batch after the other {_takes(plan.batches.total_s, ends=all_end)}{capped}; "
-        f"all at once {_takes(uniform.total_s, ends=uniform.feasible)} at {rate_text(plan.uniform.rate_bytes_per_s)}"
+    in_time = ", within the deadline" if plan.rule.is_in_time(found.total_s, ends=found.ends) else ""
+    return (
+        f"one batch after the other {_takes(found.total_s, ends=found.ends)}{capped}{in_time}; all at once "
+        f"{_takes(uniform.plan.total_s, ends=uniform.plan.feasible)} at {rate_text(uniform.rate_bytes_per_s)}"
     )
 
 

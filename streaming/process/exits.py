@@ -19,7 +19,7 @@ FAILED = 1
 WRONG_USE = 2
 """Options or settings are wrong; nothing was started."""
 INFEASIBLE = 3
-"""``trimtab throttle plan``: the plan was printed, but neither it nor its ``--batches`` would ever end."""
+"""``trimtab throttle plan``: the plan was printed, but neither it nor its ``--batches`` would ever end, or it misses ``--deadline``."""
 FENCED = 4
 """Another controller of the same name has taken over; do not restart this one, or the two fence each other again and again."""
 REFUSED = 5

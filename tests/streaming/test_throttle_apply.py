@@ -71,3 +71,11 @@ def test_rates_that_are_near_are_replaced_where_that_is_asked_for():
 def test_a_rate_that_the_plan_does_not_allow_is_kept_and_nothing_is_set(there: int, rule: RateRule):
     with pytest.raises(NotApplied, match=f"leader:1 has {there:,} bytes/s"):
         applied(dict.fromkeys(ROLES, there), rule=rule)
+
+
+def test_a_plan_that_misses_the_deadline_is_not_set():
+    late = RateRule(deadline_s=Fraction(60), caps=Caps(default_bytes_per_s=PLANNED))
+    with pytest.raises(
+        NotApplied, match="not applied: uniform takes 10 min 25 s and misses the deadline of 1 min"
+    ):
+        applied({}, rule=late)

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -53,9 +53,60 @@ def test_a_deadline_a_cap_a_headroom_a_floor_and_a_rate_each_change_the_rates(
     assert rates == [round(each * MB) for each in megabytes]
 
 
-def test_a_cap_that_misses_the_deadline_is_told():
-    found = answer(WORKED, "--deadline", "3600", "--cap", "30000000")
-    assert "uniform: takes 2 h 55 min and misses the deadline of 1 h 00 min" in found["warnings"]
+def test_a_cap_that_misses_the_deadline_is_exit_code_3_and_told_with_the_remedy():
+    found: Any = answer(WORKED, "--deadline", "3600", "--cap", "30000000", exit_code=3)
+    late = "takes 2 h 55 min and misses the deadline of 1 h 00 min: give a higher --cap or a later --deadline"
+    assert found["warnings"][-2:] == [f"uniform {late}", f"per broker {late}"]
+    assert [found[name]["deadline_met"] for name in ("uniform", "per_broker")] == [False, False]
+
+
+def test_a_deadline_is_met_or_not_only_where_there_is_one_and_the_end_is_known():
+    def met(rows: list[dict[str, object]], *options: str, exit_code: int = 0) -> object:
+        return cast("Any", answer(rows, *options, exit_code=exit_code))["uniform"]["deadline_met"]
+
+    assert met(WORKED) is None
+    assert met([{**GOOD, "log_size_bytes": None}], "--deadline", "3600") is None
+    assert met(WORKED, "--deadline", "0.1") is True
+    assert met(WORKED, "--deadline", "3600", "--cap", "20000000", exit_code=3) is False
+
+
+@pytest.mark.parametrize("deadline", ["1800", "3600", "20000.1"])
+@pytest.mark.parametrize("count", ["1", "2", "4"])
+def test_batches_keep_the_deadline_together_at_the_lowest_rates_that_do(count: str, deadline: str):
+    found: Any = answer(WORKED, "--deadline", deadline, "--batches", count)["batches"]
+    assert found["deadline_met"] is True
+    assert found["total_s"] <= float(deadline)
+    unhurried = cast("Any", answer(WORKED, "--batches", count))["batches"]["total_s"]
+    assert found["total_s"] == pytest.approx(min(float(deadline), unhurried), rel=1e-6)
+
+
+def test_a_table_says_that_batches_keep_the_deadline_together():
+    shown = plan(WORKED, "--deadline", "3600", "--batches", "2", "--format", "table")
+    assert (shown.exit_code, "misses" in shown.stdout) == (0, False)
+    assert "one batch after the other takes 1 h 00 min, within the deadline; " in shown.stdout
+
+
+def test_batches_that_keep_a_deadline_that_all_at_once_would_miss_are_exit_code_0():
+    found: Any = answer(WORKED, "--deadline", "5000", "--cap", "30000000", "--batches", "2")
+    assert (found["uniform"]["deadline_met"], found["batches"]["deadline_met"]) == (False, True)
+    assert not any("deadline" in each for each in found["warnings"])
+
+
+def test_batches_that_miss_the_deadline_run_at_the_cap_and_are_exit_code_3():
+    found: Any = answer(WORKED, "--deadline", "3600", "--cap", "30000000", "--batches", "2", exit_code=3)
+    batches = found["batches"]
+    assert batches["deadline_met"] is False
+    assert batches["total_s"] == batches["total_at_cap_s"] > 3600
+    assert found["warnings"][-1] == (
+        "one batch after the other takes 1 h 10 min and misses the deadline of 1 h 00 min: "
+        "give a higher --cap or a later --deadline"
+    )
+
+
+def test_batches_of_an_unknown_size_do_not_say_whether_they_keep_the_deadline():
+    rows = [{**GOOD, "log_size_bytes": None}, {**GOOD, "partition": 1}]
+    found: Any = answer(rows, "--deadline", "3600", "--batches", "2")
+    assert (found["batches"]["total_s"], found["batches"]["deadline_met"]) == (None, None)
 
 
 def test_decimal_headroom_is_exact():
@@ -82,9 +133,21 @@ def test_batches_are_printed_with_their_price():
     assert [batch["min_bytes_per_s"] for batch in found["batches"]] == [18 * MB, 8 * MB]
     assert found["total_s"] == 60 * GB / 5_600_000 + 12 * GB / 1_600_000
     assert found["all_at_once_total_s"] is None
-    assert "take longer together" in found["explanation"]
+    assert found["explanation"] == (
+        "No batch has a higher minimum than all at once, and the brokers outside a batch wait: one batch after the other "
+        "takes 5 h 03 min (3 h 00 min with each at the cap); all at once never ends at 22.0 MB/s"
+    )
     two = answer(WORKED, "--batches", "2")["batches"]
     assert len(two["batches"]) == 2
+
+
+def test_at_one_rate_batches_are_not_said_to_take_longer_where_they_are_quicker():
+    """A batch leaves more of the rate to old data, because less of it goes to what producers write."""
+    found: Any = answer(WORKED, "--rate", "31200000", "--batches", "2")["batches"]
+    assert found["total_s"] < found["all_at_once_total_s"]
+    assert found["explanation"].endswith(
+        "one batch after the other takes 1 h 04 min; all at once takes 2 h 14 min at 31.2 MB/s"
+    )
 
 
 def test_batches_of_which_one_never_ends_are_exit_code_3():
