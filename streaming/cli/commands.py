@@ -24,7 +24,7 @@ Exit codes: 0 done · 1 unforeseen failure · 2 wrong options or settings
             7 the event was written, but nothing obeyed it before --wait ended,
               or it could not be carried out
             8 there is no such round, action, cluster or record (yet)
-            9 part of the request is planned, the rest is named
+            9 part of the request is planned or set, the rest is named
 """
 
 

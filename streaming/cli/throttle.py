@@ -51,8 +51,9 @@ Exit codes: 0 planned (a warning names what is unknown; without a write
               --deadline (the plan is printed and not applied)
             5 the cluster refuses the request or the throttle
             6 the cluster does not answer
-            9 planned in part: what cannot be planned is named on
-              standard error and under not_planned
+            9 planned or applied in part: what cannot be planned is
+              named on standard error and under not_planned, what
+              cannot be set on standard error
 
 """
 
@@ -230,6 +231,7 @@ def plan_command(
         )
     make = partial(_make_and_print, rule=rule, batches=batches, form=form)
     given, request = _read_request(file)
+    not_set: list[str] = []
     with raised_as(WrongUse, BadRequest):
         if target is None:
             with raised_as(WrongUse, BadRequest, of=given):
@@ -237,12 +239,12 @@ def plan_command(
             plan = make(checked)
         else:
             name, applied = cluster or "--bootstrap", (chosen or "uniform") if is_applied else None
-            plan = _plan_on_cluster(
+            plan, not_set = _plan_on_cluster(
                 request, recovering, make, target, name, interval, applied, replaces=replace_rates
             )
     if plan.is_infeasible or plan.late:
         sys.exit(INFEASIBLE)
-    if plan.not_planned:
+    if plan.not_planned or not_set:
         sys.exit(PARTIAL)
 
 
@@ -284,8 +286,11 @@ def _plan_on_cluster(
     applied: Literal["uniform", "per-broker"] | None,
     *,
     replaces: bool,
-) -> ThrottlePlan:
-    """Look at the cluster, plan, and set what is to be applied; a plan that never ends, or is late, is printed and not set."""
+) -> tuple[ThrottlePlan, list[str]]:
+    """Look at the cluster, plan, and set what is to be applied; a plan that never ends, or is late, is printed and not set.
+
+    Also returns what could not be set.
+    """
     from streaming.kafka.client import ClusterError  # noqa: PLC0415  a broker's client, when needed
     from streaming.kafka.cluster import cluster_of  # noqa: PLC0415
     from streaming.planner.throttle_cluster import (  # noqa: PLC0415
@@ -303,15 +308,16 @@ def _plan_on_cluster(
         request = replace(request, partitions=[*request.partitions, *behind])
         found = survey(kafka, request, recovering=recovering, interval_s=interval_s)
         plan = make(found.checked)
+        not_set: list[str] = []
         if applied is not None:
             try:
-                done = apply_plan(kafka, plan, found, chosen=applied, replace_rates=replaces)
+                done, not_set = apply_plan(kafka, plan, found, chosen=applied, replace_rates=replaces)
             except NotApplied as error:
                 if not (plan.is_infeasible or plan.late):
                     raise
                 done = [str(error)]
-            click.echo("\n".join(done), err=True)
-    return plan
+            click.echo("\n".join([*done, *not_set]), err=True)
+    return plan, not_set
 
 
 def _make_and_print(

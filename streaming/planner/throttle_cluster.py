@@ -11,7 +11,7 @@ reported unless it is to be replaced; lists are merged, never overwritten.
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -57,6 +57,8 @@ class Survey:
     """The throttle on the topics and brokers of the reassignment."""
     unreachable: Mapping[int, str]
     """Brokers of the reassignment that take no setting now, with the reason."""
+    awaited: Collection[int] = ()
+    """Those that are to recover and are away: the rates of the leaders hold them back, and one of their own would come too late."""
 
 
 def recovery_rows(kafka: KafkaCluster, brokers: Collection[int]) -> list[PartitionRow]:
@@ -112,9 +114,7 @@ def survey(
     brokers = copies.brokers()
     topics = {copies.topics[place] for place in np.unique(copies.topic).tolist()}
     found = kafka.throttle(topics=topics, brokers=brokers & alive.keys())
-    down = dict.fromkeys(
-        sorted(brokers - alive.keys()), "it is down; until it has one, the rates of the leaders hold it back"
-    )
+    down = dict.fromkeys(sorted(brokers - alive.keys()), "it is down")
     unreachable = {**found.failed, **down}
     notes = _notes(checked.reassignment, sizes, found.throttle, unreachable, interval_s)
     threads = {broker: len(paths) for broker, paths in logs.directories.items()} | dict(found.disk_threads)
@@ -122,6 +122,7 @@ def survey(
         checked=replace(checked, notes=tuple(notes), disk_threads=threads),
         throttle=found.throttle,
         unreachable=unreachable,
+        awaited=set(recovering) & down.keys(),
     )
 
 
@@ -357,12 +358,19 @@ class NotApplied(ClusterError):
     """Nothing was set; the message says why and what to do."""
 
 
+class Applied(NamedTuple):
+    """What was done, and what could not be set; a line each."""
+
+    done: list[str]
+    not_set: list[str]
+
+
 def apply_plan(
     kafka: KafkaCluster, plan: ThrottlePlan, found: Survey, *, chosen: Chosen, replace_rates: bool
-) -> list[str]:
-    """Set and read back what is not right yet; returns what was done, a line each. Raises ``NotApplied`` or ``ClusterError``."""
+) -> Applied:
+    """Set and read back what is not right yet. Raises ``NotApplied`` or ``ClusterError``."""
     if not plan.loads:
-        return ["nothing is copied, so nothing was set"]
+        return Applied(["nothing is copied, so nothing was set"], [])
     outcome = plan.uniform.plan if chosen == "uniform" else plan.per_broker
     if outcome.feasible is not True:
         why = (
@@ -373,9 +381,9 @@ def apply_plan(
         raise NotApplied(
             f"not applied: {plan.late[0 if chosen == 'uniform' else -1]}; the throttle of the cluster is as it was"
         )
-    rates = {
-        role: rate for role, rate in rates_of(plan, chosen).items() if role.broker not in found.unreachable
-    }
+    wanted = rates_of(plan, chosen)
+    rates = {role: rate for role, rate in wanted.items() if role.broker not in found.unreachable}
+    lacking = sorted({role.broker for role in wanted} & found.unreachable.keys())
     kept: dict[BrokerRole, int] = {}
     planned = rates
     if not replace_rates:
@@ -388,18 +396,27 @@ def apply_plan(
     except ValueError as error:
         raise NotApplied(f"not applied: {error}") from error
     kafka.apply(changes)
-    done = [f"set and read back: {change}" for change in changes] or ["everything was set already"]
-    return [
-        *done,
-        *(
-            f"kept: {role} has {rate:,} bytes/s, near enough to the {planned[role]:,} of this plan"
-            for role, rate in kept.items()
-        ),
-        *(
-            f"NOT set, the rates of broker {broker}: {why}"
-            for broker, why in sorted(found.unreachable.items())
-        ),
-    ]
+    already = "all else was set already" if lacking else "everything was set already"
+    return Applied(
+        [
+            *([f"set and read back: {change}" for change in changes] or [already]),
+            *(
+                f"kept: {role} has {rate:,} bytes/s, near enough to the {planned[role]:,} of this plan"
+                for role, rate in kept.items()
+            ),
+            *(
+                f"broker {broker} is away, so it gets no rate of its own; the rates of the leaders hold it back"
+                for broker in lacking
+                if broker in found.awaited
+            ),
+        ],
+        [
+            f"NOT set, the rates of broker {broker}: {found.unreachable[broker]}. Until they are set, it may "
+            "copy without a limit; repeat the command when it answers"
+            for broker in lacking
+            if broker not in found.awaited
+        ],
+    )
 
 
 def rates_of(plan: ThrottlePlan, chosen: Chosen) -> dict[BrokerRole, int | None]:

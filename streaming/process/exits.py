@@ -33,7 +33,8 @@ was not published; see ``trimtab status``."""
 NOT_FOUND = 8
 """The round, action, cluster or record that a command asked for is not there, or not there yet; the message says where to look."""
 PARTIAL = 9
-"""``trimtab throttle plan``: a plan was printed, and parts of the request are not in it; they are named with the reason."""
+"""``trimtab throttle plan``: a plan was printed, and parts of the request are not in it, or ``--apply`` could not set them; they are
+named with the reason."""
 
 FINAL = (WRONG_USE, FENCED, REFUSED)
 """After these a supervisor must not restart the process: it would end the same way, or two controllers would fence each other

@@ -1,9 +1,10 @@
 """``trimtab throttle plan --apply``: what it sets beside what is there already, without a cluster."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from types import MappingProxyType
 from typing import cast
 
 import pytest
@@ -12,7 +13,7 @@ from policies.throttle.rates import Caps, RateRule
 from policies.throttle.roles import BrokerRole
 from streaming.kafka.cluster import KafkaCluster
 from streaming.kafka.throttles import Change, Throttle
-from streaming.planner.throttle_cluster import NotApplied, Survey, apply_plan
+from streaming.planner.throttle_cluster import Applied, NotApplied, Survey, apply_plan
 from streaming.planner.throttle_plan import make_plan
 from streaming.planner.throttle_request import checked_request, read_request
 from tests.streaming.throttle_plans import GOOD
@@ -33,13 +34,18 @@ class Cluster:
 
 
 def applied(
-    rates: Mapping[BrokerRole, int], *, rule: RateRule | None = None, replaces: bool = False
-) -> tuple[list[str], list[str]]:
+    rates: Mapping[BrokerRole, int],
+    *,
+    rule: RateRule | None = None,
+    replaces: bool = False,
+    unreachable: Mapping[int, str] = MappingProxyType({}),
+    awaited: Collection[int] = (),
+) -> tuple[list[str], Applied]:
     """Changes of rates, and what is said."""
     checked = checked_request(read_request(json.dumps({"partitions": [GOOD]}).encode()))
     plan = make_plan(checked, rule or RateRule())
     throttle = Throttle(lists=plan.lists, rates_bytes_per_s=rates)
-    found = Survey(checked=checked, throttle=throttle, unreachable={})
+    found = Survey(checked=checked, throttle=throttle, unreachable=unreachable, awaited=awaited)
     cluster = Cluster()
     done = apply_plan(cast("KafkaCluster", cluster), plan, found, chosen="uniform", replace_rates=replaces)
     return cluster.changes, done
@@ -48,15 +54,34 @@ def applied(
 def test_a_second_apply_changes_nothing_though_the_measured_rate_is_a_little_different():
     changes, done = applied(dict.fromkeys(ROLES, round(PLANNED * 1.0008)))
     assert changes == []
-    assert done == [
+    assert done.not_set == []
+    assert done.done == [
         "everything was set already",
         *(f"kept: {role} has 9,607,680 bytes/s, near enough to the 9,600,000 of this plan" for role in ROLES),
     ]
 
 
+def test_where_a_rate_cannot_be_set_not_everything_is_set_and_the_broker_and_remedy_are_named():
+    changes, done = applied(dict.fromkeys(ROLES[:2], PLANNED), unreachable={2: "it is down", 7: "so is this"})
+    assert changes == []
+    assert done.done == ["all else was set already"]
+    assert done.not_set == [
+        "NOT set, the rates of broker 2: it is down. Until they are set, it may copy without a limit; repeat the command when it answers"
+    ]
+
+
+def test_a_broker_that_is_awaited_needs_no_rate_of_its_own():
+    _, done = applied(dict.fromkeys(ROLES[:2], PLANNED), unreachable={2: "it is down"}, awaited=[2])
+    assert done.not_set == []
+    assert done.done == [
+        "all else was set already",
+        "broker 2 is away, so it gets no rate of its own; the rates of the leaders hold it back",
+    ]
+
+
 def test_rates_that_are_near_are_replaced_where_that_is_asked_for():
     changes, done = applied(dict.fromkeys(ROLES, PLANNED + 1), replaces=True)
-    assert len(changes) == len(done) == 3
+    assert len(changes) == len(done.done) == 3
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,22 @@
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import nullcontext
+from functools import partial
 from typing import Any, cast
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from policies.throttle.copies import DISK, REASSIGNMENT
 from policies.throttle.needs import needs_of
 from policies.throttle.roles import BrokerRole
+from streaming.cli import main
 from streaming.kafka.cluster import KafkaCluster, LogSizes, OffsetSpec, PartitionState, RunningMove
-from streaming.kafka.throttles import Throttle, ThrottlesFound
+from streaming.kafka.throttles import Change, Throttle, ThrottlesFound
+from streaming.planner import throttle_cluster
 from streaming.planner.throttle_cluster import Survey, recovery_rows, survey
 from streaming.planner.throttle_request import BadRequest, Checked, PartitionRow, ThrottleRequest
 from streaming.process.exits import PARTIAL
@@ -106,6 +111,7 @@ class Cluster:
         self.running = {("t", number): move for number, move in (running or {}).items()}
         self.usable_bytes: dict[int, int] = {}
         self.waited_s: list[float] = []
+        self.changes: list[str] = []
 
     def brokers(self) -> dict[int, str]:
         return self.alive
@@ -142,6 +148,9 @@ class Cluster:
         del topics
         self.asked = set(brokers)
         return ThrottlesFound(throttle=Throttle(), failed={})
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        self.changes += map(str, changes)
 
     def survey(self, *targets: list[int]) -> Survey:
         rows = [
@@ -240,6 +249,33 @@ def test_only_brokers_that_gain_a_replica_have_to_be_alive():
     assert cluster.asked == {1, 2, 4}
     assert set(found.unreachable) == {3}
     assert any("broker 3 does not answer: it is down" in note for note in found.checked.notes)
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "exit_code", "told"),
+    [
+        ([1, 4, 3], [], PARTIAL, "NOT set, the rates of broker 3: it is down. Until they are set, it may"),
+        (
+            [1, 2, 3],
+            ["--recovering", "3"],
+            0,
+            "broker 3 is away, so it gets no rate of its own; the rates of",
+        ),
+    ],
+    ids=["a source that is down", "a broker that is to recover"],
+)
+def test_the_exit_code_of_apply_says_whether_a_rate_that_is_needed_could_not_be_set(
+    target: list[int], options: list[str], exit_code: int, told: str, monkeypatch: pytest.MonkeyPatch
+):
+    cluster = Cluster(1, 2, 4, states={0: at(1, 2, 3)})
+    monkeypatch.setattr("streaming.kafka.cluster.cluster_of", lambda *_, **__: nullcontext(cluster))
+    monkeypatch.setattr(throttle_cluster, "survey", partial(survey, wait=cluster.waited_s.append))
+    moved = {"topic": "t", "partition": 0, "replicas": target, "write_bytes_per_s": MB}
+    command = ["throttle", "plan", "--input", "-", "--bootstrap", "b:1", *options, "--apply"]
+    result = CliRunner().invoke(main, command, input=json.dumps({"partitions": [moved]}))
+    assert (result.exit_code, bool(cluster.changes)) == (exit_code, True), result.output
+    assert told in result.stderr
+    assert "everything was set" not in result.stderr
 
 
 def test_a_running_move_to_a_broker_that_died_is_named_before_anything_is_measured():
