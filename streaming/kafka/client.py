@@ -271,7 +271,10 @@ def describe_error(error: BaseException) -> str:
     if said.startswith(_UNFOUND):
         return "something listens there and says nothing (a firewall, or TLS on one side only?)"
     if isinstance(error, UnknownBrokerIdError):
-        return f"broker {said} is not known to the client yet"
+        return (
+            f"the cluster does not list broker {said} now: it is down, was removed, or has just started; "
+            "start it if it is meant to run, and try again in a few seconds"
+        )
     if isinstance(error, NodeNotReadyError):
         return f"broker {said} cannot be reached now" if said.isdigit() else "no broker can be reached now"
     if said in {"", "None"}:

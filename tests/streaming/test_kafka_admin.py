@@ -138,10 +138,16 @@ def test_a_broker_that_went_or_has_just_come_back_does_not_hide_what_moves(error
     assert KafkaCluster(cast("KafkaAdminClient", client)).reassignments() == {}
 
 
+UNLISTED = (
+    "the cluster does not list broker 3 now: it is down, was removed, or has just started; start it if it is meant to run, and try again in "
+    "a few seconds"
+)
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (UnknownBrokerIdError(3), "broker 3 is not known to the client yet"),
+        (UnknownBrokerIdError(3), UNLISTED),
         (NodeNotReadyError(3), "broker 3 cannot be reached now"),
         (NodeNotReadyError("No node_id provided"), "no broker can be reached now"),
         (KafkaTimeoutError(), "no answer in time"),
@@ -154,13 +160,13 @@ def test_an_error_of_the_client_is_told_in_words_without_the_name_of_its_class(e
     assert str(told.value) == words
 
 
-def test_a_broker_that_the_client_does_not_know_yet_fails_alone():
+def test_a_broker_that_the_cluster_does_not_list_fails_alone():
     class Client:
         def describe_configs(self, *_: object, **__: object) -> None:
             raise UnknownBrokerIdError(3)
 
     found = KafkaCluster(cast("KafkaAdminClient", Client())).throttle(topics=[], brokers=[3])
-    assert found.failed == {3: "broker 3 is not known to the client yet"}
+    assert found.failed == {3: UNLISTED}
 
 
 @pytest.mark.parametrize("is_reached", [False, True])
