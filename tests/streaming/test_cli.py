@@ -135,6 +135,10 @@ def test_a_command_that_asks_no_broker_loads_neither_a_client_nor_spark(argument
     assert not (HEAVY | {"prometheus_client", "pandas", "httpx"}) & loaded_by(*arguments, given=given)
 
 
+def test_a_throttle_is_planned_and_applied_on_a_cluster_without_spark_and_its_java():
+    assert not {"pyspark", "py4j"} & _loaded("streaming.cli.throttle", "streaming.planner.throttle_cluster")
+
+
 def options_of(command: click.Command) -> dict[str, click.Parameter]:
     """The command's options, by each of their names."""
     return {name: option for option in command.params for name in option.opts}
