@@ -90,8 +90,6 @@ def _plans_in_time(loads: Sequence[tuple[Load, ...]], rule: RateRule) -> list[Un
     def plans_at(floor: int) -> list[UniformPlan]:
         return _plans(loads, replace(rule, deadline_s=None, floor_bytes_per_s=floor))
 
-    least = rule.floor_bytes_per_s
-
     def is_in_time(floor: int) -> bool:
         return rule.is_in_time(_total_s(plans_at(floor)), ends=True) is True
 

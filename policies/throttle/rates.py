@@ -63,9 +63,9 @@ class RateRule:
         """Whether copies that take so long keep the deadline; None if that is unknown, or there is none."""
         if self.deadline_s is None or ends is None or (ends and total_s is None):
             return None
-        return total_s is not None and total_s <= float(
-            self.deadline_s
-        )  # a quotient is rounded as the deadline is
+        if total_s is None:
+            return False
+        return total_s <= self.deadline_s or total_s == float(self.deadline_s)  # the quotient was rounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,6 @@ from policies.throttle.roles import BrokerRole, Role, of_role
 from policies.wording import bytes_text, counted, duration, rate_text
 from streaming.planner.throttle_request import Checked, NotPlanned, show
 
-PRICE = "No batch has a higher minimum than all at once, and the brokers outside a batch wait"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ThrottlePlan:
@@ -86,11 +84,10 @@ def make_plan(checked: Checked, rule: RateRule, *, batches: BatchPlan | None = N
 
 
 def _describe_late(totals_s: Mapping[str, float | None], rule: RateRule) -> Iterator[str]:
-    deadline = duration(float(rule.deadline_s or 0))
     for title, total_s in totals_s.items():
         if rule.is_in_time(total_s, ends=True) is False:
             yield (
-                f"{title} takes {duration(total_s)} and misses the deadline of {deadline}: "
+                f"{title} takes {duration(total_s)} and misses the deadline of {duration(float(rule.deadline_s or 0))}: "
                 "give a higher --cap or a later --deadline"
             )
 
@@ -196,7 +193,8 @@ def _batches_answer(plan: ThrottlePlan, found: BatchPlan) -> dict[str, Any]:
         "deadline_met": plan.rule.is_in_time(found.total_s, ends=found.ends),
         "total_at_cap_s": found.total_at_cap_s,
         "all_at_once_total_s": plan.uniform.plan.total_s,
-        "explanation": f"{PRICE}: {_compare(plan, found)}",
+        "explanation": "No batch has a higher minimum than all at once, and the brokers outside a batch wait: "
+        f"{_compare(plan, found)}",
     }
 
 

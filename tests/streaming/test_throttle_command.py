@@ -66,7 +66,7 @@ def test_a_deadline_is_met_or_not_only_where_there_is_one_and_the_end_is_known()
 
     assert met(WORKED) is None
     assert met([{**GOOD, "log_size_bytes": None}], "--deadline", "3600") is None
-    assert met(WORKED, "--deadline", "0.1") is True
+    assert [met(WORKED, "--deadline", deadline) for deadline in ("0.1", "1e400")] == [True, True]
     assert met(WORKED, "--deadline", "3600", "--cap", "20000000", exit_code=3) is False
 
 
