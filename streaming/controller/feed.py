@@ -2,7 +2,7 @@
 
 At a faster pace the times of events are closer together, too: rounds of a minute become rounds of a few seconds, and the
 controller has to have rounds of that length. Only input is fed. A record that cannot be read as an event is fed as it is, at the
-time of the one before it, because garbage is part of a recording.
+time of the one before it, because garbage is part of a recording; but a file that begins with garbage is no recording.
 
 The fleet is a small Pulsar cluster, four brokers, one of which carries half of the traffic. It does not react to what is decided.
 """
@@ -17,7 +17,7 @@ import msgspec
 
 from state.outputs import rfc3339
 from streaming.contract.messages import LoadReportMessage, TickMessage, type_of
-from streaming.controller.recording import PREFIX, decode_recorded
+from streaming.controller.recording import PREFIX, BadRecording, decode_recorded
 
 FAST = 12
 """How much faster ``--fast`` is: a minute becomes five seconds."""
@@ -37,8 +37,14 @@ class Fed:
 
 def shift_to(lines: Iterable[bytes], start_ms: int, *, speed: float) -> Iterator[Fed]:
     """The input records of a recording as if it had begun at ``start_ms``, in its order. Raises ``BadRecording``."""
-    first_ms, newest_ms = None, start_ms
-    for line in lines:
+    first_ms, newest_ms, is_recording = None, start_ms, False
+    for number, line in enumerate(lines, 1):
+        if not is_recording and line.strip():
+            if _event_of(line) is None:
+                raise BadRecording(
+                    f"line {number}, the first, is no JSON object: give a file of `trimtab record`, or of events as lines"
+                )
+            is_recording = True
         found = _record_of(line)
         if found is None:
             continue

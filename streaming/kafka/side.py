@@ -327,10 +327,11 @@ class KafkaEvents(Closeable):
                 failures.append(error)
         if failures:
             self._renew()
+            missing = self._find_missing(failures[0])
             raise PublishError(
                 f"{len(failures)} of {counted(len(sent), 'event')} not written to {self._topic} at "
-                f"{self._link.bootstrap}; the first: {self._explain(failures[0])}"
-            )
+                f"{self._link.bootstrap}; the first: {missing or self._explain(failures[0])}"
+            ) from (None if missing else failures[0])
 
     def close(self) -> None:
         """Close the connection; what is not written within a second is given up."""
@@ -360,10 +361,14 @@ class KafkaEvents(Closeable):
                 f"there is no topic {self._topic} at {self._link.bootstrap}: run `trimtab topics create`"
             )
 
+    def _find_missing(self, error: KafkaError) -> str | None:
+        """The sentence about a topic that is missing, for which a producer waits until its time is over; None for other errors."""
+        if isinstance(error, KafkaTimeoutError):
+            with suppress(ClusterError):  # brokers that do not answer
+                return find_missing_topic(self._link, self._topic, "Write")
+        return None
+
     def _explain(self, error: KafkaError) -> str:
         if isinstance(error, KafkaTimeoutError):
-            missing = None
-            with suppress(ClusterError):  # brokers that do not answer
-                missing = find_missing_topic(self._link, self._topic, "Write")
-            return missing or f"no broker took it within {self._timeout_s:g} s"
+            return f"no broker took it within {self._timeout_s:g} s"
         return explain_denied(error, self._link, "Write", topic=self._topic)

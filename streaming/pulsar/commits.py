@@ -192,10 +192,11 @@ class Deliveries:
         with self._answered:
             while self._failure is None and self._under_way > most:
                 if deadline.is_over:
-                    raise NotSent(f"no answer within {timeout_s:g} s", None)
+                    raise NotSent(f"no answer within {timeout_s:g} s", None) from pulsar.Timeout()
                 self._answered.wait(deadline.left_s)
             if self._failure is not None:
-                raise NotSent(str(self._failure), self._failure)
+                is_late = self._failure == pulsar.Result.Timeout
+                raise NotSent(str(self._failure), self._failure) from (pulsar.Timeout() if is_late else None)
 
 
 class Producers:

@@ -19,6 +19,7 @@ from streaming.pulsar.topics import _Retention, specs_of
 from streaming.settings import PulsarTopics, Settings
 from streaming.settings.load import compose
 from streaming.settings.sections import TopicNames
+from streaming.systems import is_outage
 from streaming.transport.errors import PublishError
 
 LINK = PulsarLink("pulsar://a:1", "input", PulsarTopics())
@@ -68,8 +69,9 @@ def test_after_a_flush_that_failed_or_was_never_answered_events_go_out_with_a_cl
     clients += [broken, sound]
     events = PulsarEvents(LINK, "trimtab.input")
     events.send("c", b"lost")
-    with pytest.raises(PublishError, match="events were not written"):
+    with pytest.raises(PublishError, match="events were not written") as raised:
         events.flush()
+    assert is_outage(raised.value)
     assert broken.is_closed
     events.send("c", b"written")
     events.flush()

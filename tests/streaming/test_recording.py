@@ -9,11 +9,13 @@ from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
+from kafka.errors import KafkaTimeoutError
 
 from streaming.cli import main
 from streaming.contract.encode import Origin
@@ -29,7 +31,9 @@ from streaming.controller.recording import (
     opened_for_recording,
 )
 from streaming.controller.replay import Replay
-from streaming.process.exits import REFUSED, WRONG_USE
+from streaming.kafka import side as kafka_side
+from streaming.kafka.client import ClusterError
+from streaming.process.exits import REFUSED, UNREACHABLE, WRONG_USE
 from streaming.settings import ClusterSettingsSource, load
 from streaming.settings.identity import AcceptedClusters, identity_of
 from streaming.settings.load import compose
@@ -333,6 +337,38 @@ def test_an_event_without_a_time_that_can_be_read_is_fed_as_it_is(time: Any):
 def test_a_line_that_is_marked_as_recorded_and_is_not_is_refused():
     with pytest.raises(BadRecording):
         fed(b'{"trimtab_record":1,')
+
+
+def test_a_feed_of_a_file_that_begins_with_no_record_says_so_and_sends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file, taking = tmp_path / "trimtab.toml", Taking()
+    file.write_text('\n[input]\nurl = "kafka://127.0.0.1:1"\n')
+    monkeypatch.setattr("streaming.systems.event_sink_of", lambda _settings: taking)
+    done = CliRunner().invoke(main, ["feed", "--input", "kafka://127.0.0.1:1", str(file)])
+    assert done.exit_code == WRONG_USE, done.output
+    assert (
+        f"{file}: line 2, the first, is no JSON object: give a file of `trimtab record`, or of events as lines"
+        in done.stderr
+    )
+    assert not taking.values
+
+
+def test_a_feed_whose_brokers_go_away_ends_with_the_code_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "mine.ndjson"
+    file.write_bytes(report(time_s=0))
+    late = SimpleNamespace(get=Mock(side_effect=KafkaTimeoutError()))
+    producer = SimpleNamespace(partitions_for=lambda _: {0}, send=lambda *_, **__: late)
+    monkeypatch.setattr(kafka_side, "open_producer", lambda *_, **__: producer)
+    monkeypatch.setattr(kafka_side, "close_producer", lambda *_, **__: None)
+    monkeypatch.setattr(kafka_side, "find_missing_topic", Mock(side_effect=ClusterError("away")))
+    done = CliRunner().invoke(main, ["feed", "--input", "kafka://127.0.0.1:1", str(file)])
+    assert done.exit_code == UNREACHABLE, done.output
+    monkeypatch.setattr(kafka_side, "find_missing_topic", lambda *_: "there is no topic in")
+    done = CliRunner().invoke(main, ["feed", "--input", "kafka://127.0.0.1:1", str(file)])
+    assert done.exit_code == REFUSED, "brokers answer, and have no such topic"
 
 
 def test_the_made_up_fleet_leads_to_a_decision_in_its_third_round():
