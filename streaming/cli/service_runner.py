@@ -172,7 +172,7 @@ def serve(
 
     metrics = settings.metrics
     host, port = metrics.host, metrics.port_of(program)
-    if metrics.port not in {0, MetricsSettings().port, port}:
+    if metrics.port not in {0, MetricsSettings().port} and getattr(metrics, f"{program}_port") is None:
         _LOG.warning(
             "metrics.port = %d is the controller's; this %s listens on %d: metrics.%s_port or --metrics-port chooses another",
             metrics.port,

@@ -114,7 +114,7 @@ def test_all_three_programs_with_one_settings_file_listen_on_ports_of_their_own(
 
 @pytest.mark.parametrize(
     ("port", "own", "is_warned"),
-    [(9464, None, False), (0, None, False), (9500, None, True), (9500, 9500, False)],
+    [(9464, None, False), (0, None, False), (9500, None, True), (9500, 9500, False), (9500, 9475, False)],
 )
 def test_who_gave_a_collector_the_controllers_port_is_told_the_new_setting(
     caplog: pytest.LogCaptureFixture,
