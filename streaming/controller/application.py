@@ -192,8 +192,14 @@ class Application:
         epoch = 0
         try:
             refuse_company(self._settings)
+            before = find_leader(self._settings)
             with leading.taken_over(self._wait_out) as begun:
                 epoch = begun.epoch
+                if before is not None:
+                    name = self._settings.controller.name
+                    _LOG.warning(
+                        "controller %s takes over from the process that led: %s", name, leader_text(before)
+                    )
                 leading.lead(begun, self._wait_out, skip_lost=self._skip_lost)
         except Fenced as error:
             leading.duty.be_silent()

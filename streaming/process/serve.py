@@ -9,6 +9,7 @@ next sign of its name does not come in time. A program that waits for brokers go
 them back.
 """
 
+import errno
 import logging
 import math
 import threading
@@ -104,9 +105,13 @@ class HealthServer:
         try:
             server = make_server(self._host, self._port, self._answer, _Server, _QuietHandler)
         except OSError as error:
-            address = f"{self._host}:{self._port}"
-            text = f"metrics cannot be served on {address} ({error.strerror}): choose another one with --metrics-port"
-            raise OSError(error.errno, text) from error
+            text = f"metrics cannot be served on {self._host}:{self._port} ({error.strerror}): "
+            if error.errno == errno.EADDRINUSE:
+                text += (
+                    "another trimtab may run on this host, and a second controller of the same name takes over from the first "
+                    "(`trimtab status` says which one leads). Stop that one; or, if both are to run, "
+                )
+            raise OSError(error.errno, f"{text}choose another port with --metrics-port") from error
         self._server = server
         self._thread = threading.Thread(
             target=server.serve_forever, args=(_STOP_POLL_S,), name="health", daemon=True

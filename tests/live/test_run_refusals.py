@@ -146,7 +146,7 @@ def test_a_controller_without_java_with_a_taken_port_or_a_wrong_kind_of_timestam
     config, topic = stage.settings(), stage.topics.input
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        said = (f"127.0.0.1:{port}", "choose another one with --metrics-port")
+        said = (f"127.0.0.1:{port}", "another trimtab may run", "choose another port with --metrics-port")
         refuse(stage, coldly, config, "run", "--metrics-port", port, saying=said)
     both = ("run", "--fresh", "--adopt")
     refuse(stage, coldly, config, *both, saying=("exclude each other",), code=WRONG_USE)

@@ -64,6 +64,7 @@ def test_hits_survive_a_stop_and_a_successor_that_ends_the_idle_controller(stage
             assert second.wait() == FENCED
             assert "another controller" in second.output
             assert f"It was {gethostname()}:" in second.output
+            assert f"takes over from the process that led: {gethostname()}:" in successor.output
             stage.send([*leaning(5), closing(5)])
             stage.wait_for_outputs(wanted, running=[successor])
             successor.until(lambda: is_ready(successor), "the successor to be ready")

@@ -2,13 +2,15 @@
 
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from streaming.contract.beat import Beat
 from streaming.controller import rivals
+from streaming.controller.application import Application
+from streaming.controller.leadership import Leading
 from streaming.controller.rivals import (
     describe_last,
     describe_rival,
@@ -82,6 +84,32 @@ def test_without_the_topic_of_beats_nobody_is_named(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(rivals, "output_side", refused)
     assert find_leader(SETTINGS, wait_s=60.0) is None
+
+
+@pytest.mark.parametrize(
+    ("beats", "said"),
+    [
+        ([], []),
+        ([beat(is_leaving=True)], []),
+        (
+            [LEADER],
+            [
+                "controller main takes over from the process that led: a:1, since 2027-01-15T08:00:00Z, with the checkpoint /data/main"
+            ],
+        ),
+    ],
+    ids=["nobody led", "it has left", "it leads"],
+)
+def test_a_controller_that_takes_over_logs_from_whom(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, beats: list[Beat], said: list[str]
+):
+    heard(monkeypatch, beats)
+    leading = SimpleNamespace(
+        taken_over=lambda _: nullcontext(SimpleNamespace(epoch=1_800_000_009)), lead=lambda *_, **__: None
+    )
+    starting = SimpleNamespace(_settings=SETTINGS, _wait_out=None, _skip_lost=False)
+    Application._lead(cast("Application", starting), cast("Leading", leading))
+    assert caplog.messages == said
 
 
 @pytest.mark.parametrize(

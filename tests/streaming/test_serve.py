@@ -114,11 +114,17 @@ def test_stopping_frees_the_port_and_may_be_repeated():
     again.stop()
 
 
-def test_a_port_in_use_is_refused_by_name():
+def test_a_port_in_use_is_refused_by_name_and_another_controller_is_thought_of_first():
     with serving() as url:
         port = int(url.rpartition(":")[2])
-        with pytest.raises(OSError, match=f"127.0.0.1:{port}.*choose another one with --metrics-port"):
+        said = f"127.0.0.1:{port} .*: another trimtab may run .* takes over .* choose another port with --metrics-port"
+        with pytest.raises(OSError, match=said):
             HealthServer(CollectorRegistry(), ready, host="127.0.0.1", port=port).start()
+
+
+def test_an_address_that_is_not_this_machines_is_refused_without_a_word_of_another_trimtab():
+    with pytest.raises(OSError, match=r"192\.0\.2\.1:0 \([^)]*\): choose another port with --metrics-port"):
+        HealthServer(CollectorRegistry(), ready, host="192.0.2.1", port=0).start()
 
 
 class Time:
