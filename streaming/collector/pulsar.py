@@ -294,6 +294,8 @@ class PulsarCollector(Collector):
             load_data=self._load_data,
             unowned=Unowned(self._admin, self._writer.now_ms),
         )
+        self._on_at: dict[str, list[str]] = defaultdict(list)
+        """By the key of a balancer of Pulsar's own, the brokers at which it was on when that was last logged."""
         self._facts_due_s = 0.0
         self._facts_reader: threading.Thread | None = None
 
@@ -371,14 +373,27 @@ class PulsarCollector(Collector):
                 "whether Pulsar itself balances %s could not be read this time: %s", self._cluster, error
             )
             return
-        shedding = [broker for broker, reported in facts.brokers.items() if reported.shedding_enabled]
-        splitting = [broker for broker, reported in facts.brokers.items() if reported.auto_split_enabled]
-        self.metrics.show_balancers(shedding_count=len(shedding), splitting_count=len(splitting))
-        for kind, key, names in (
-            ("sheds", "loadBalancerSheddingEnabled", shedding),
-            ("splits", "loadBalancerAutoBundleSplitEnabled", splitting),
-        ):
-            if names:
-                _LOG.warning(
-                    "Pulsar %s %s by itself, too (%s is on at %s)", kind, self._cluster, key, ", ".join(names)
-                )
+        shedding = {broker: reported.shedding_enabled for broker, reported in facts.brokers.items()}
+        splitting = {broker: reported.auto_split_enabled for broker, reported in facts.brokers.items()}
+        self.metrics.show_balancers(
+            shedding_count=list(shedding.values()).count(True),
+            splitting_count=list(splitting.values()).count(True),
+        )
+        self._log_balancer("sheds", "loadBalancerSheddingEnabled", shedding)
+        self._log_balancer("splits", "loadBalancerAutoBundleSplitEnabled", splitting)
+
+    def _log_balancer(self, does: str, key: str, is_on: Mapping[str, bool | None]) -> None:
+        """Log where a balancer of Pulsar's own is on, if that has changed; a broker that could not be read (None) is as before."""
+        before = self._on_at[key]
+        names = [broker for broker, on in is_on.items() if (broker in before if on is None else on)]
+        if names == before or (not names and None in is_on.values()):
+            return
+        self._on_at[key] = names
+        if names:
+            _LOG.warning(
+                "Pulsar %s %s by itself, too (%s is on at %s)", does, self._cluster, key, ", ".join(names)
+            )
+        else:
+            _LOG.info(
+                "Pulsar no longer %s %s by itself (%s is off at every broker)", does, self._cluster, key
+            )

@@ -274,13 +274,18 @@ class PulsarAdmin:
         self._try_each_address(lambda base: self._http.call(method, base + path, query=query, body=body))
 
     def _try_each_address(self, ask: Callable[[str], Value], bases: Sequence[str] = ()) -> Value:
-        """The answer of the first of ``bases`` that can be reached, else of all known addresses; raises the last one's error."""
+        """The answer of the first of ``bases``, by default all known addresses, that can be reached.
+
+        Raises the error of the very first one: a person knows the addresses of ``admin_url``, not those that were found behind them.
+        """
         with self._lock:
             bases = bases or list(dict.fromkeys((*self._entries, *self._broker_urls)))
-        for base in bases[:-1]:
+        errors = []
+        for base in bases:
             try:
                 return ask(base)
             except AdminError as error:
                 if error.failure not in {"unreachable", "untrusted"}:
                     raise
-        return ask(bases[-1])
+                errors.append(error)
+        raise errors[0]

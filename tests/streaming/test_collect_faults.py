@@ -149,6 +149,35 @@ def test_it_says_which_splits_brokers_allow(
     assert broker["split_algorithms"] == shown
 
 
+def test_it_says_once_that_pulsars_own_balancer_is_on_and_once_that_it_is_off(
+    brokers: Brokers, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
+    configured: Answer = runtime(MODULAR)
+
+    def own_answer(asked: Asked) -> Answer | None:
+        return configured if asked.path.endswith("/configuration/runtime") else None
+
+    def said() -> list[str]:
+        caplog.clear()
+        collecting._facts_due_s = 0.0
+        assert collecting.sweep()
+        collecting.join_facts()
+        return [each for each in caplog.messages if each.startswith("Pulsar ")]
+
+    key = "loadBalancerSheddingEnabled"
+    broker = one_broker(brokers, own_answer)
+    name = broker.url.removeprefix("http://")
+    with collector(broker, Heard()) as collecting:
+        assert said() == [], "it is off from the start"
+        configured = runtime(MODULAR, loadBalancerSheddingEnabled="true", loadBalancerEnabled="true")
+        assert said() == [f"Pulsar sheds {CLUSTER} by itself, too ({key} is on at {name})"]
+        assert said() == []
+        configured = runtime(MODULAR, loadBalancerSheddingEnabled="false", loadBalancerEnabled="true")
+        assert said() == [f"Pulsar no longer sheds {CLUSTER} by itself ({key} is off at every broker)"]
+        assert said() == []
+
+
 OWN = "public/default"
 IN, COMMITS, USERS = (
     f"persistent://{OWN}/{name}"

@@ -39,6 +39,17 @@ def test_a_redirect_is_followed_with_method_body_and_authorization(brokers: Brok
     )
 
 
+def test_if_nobody_answers_it_names_the_address_of_the_settings_not_one_found_behind_it():
+    with http_brokers() as make:
+        found = make(lambda _: (200, {}, b"[]"))
+        entry = make(lambda _: (200, {}, json.dumps([found.url.removeprefix("http://")]).encode()))
+        admin = admin_of(entry.url)
+        admin.brokers("c")
+    with pytest.raises(AdminError, match=entry.url) as raised:
+        admin.brokers("c")
+    assert found.url not in str(raised.value)
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["a broker's id", "another name"])
 def test_the_owner_of_a_bundle_is_found_whichever_address_the_settings_have(brokers: Brokers, host: str):
     def answer(asked: Asked) -> Answer:
