@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from state.closing import Closing, Hold, failing_hold, quiet_hold
+from state.closing import Closing, Hold, MemoryStart, failing_hold, quiet_hold
 from state.facts import SPLIT_ALGORITHM, Facts
 from state.ledger import ActionKind
 from state.memory import Header, MembersChange
 from state.outputs import OtherBalancers, rfc3339
 from state.pulsar.memory import Fleet
 from state.pulsar.view import RoundContext
-from state.settings import to_ms
+from state.settings import PulsarSettings, to_ms
 from state.summary import join_names
 
 
@@ -52,21 +52,26 @@ def holds_of(context: RoundContext) -> Holds:
 
 
 def starting_hold(context: RoundContext) -> Hold | None:
-    """Why a controller without memory does nothing yet; None once it may act.
-
-    Rounds that ended before its start are over: their actions would come too late. After ``--fresh`` it does not know which bundles
-    its predecessor has just moved, so it waits until the cooldown of each is over.
-    """
+    """Why a controller without memory does nothing yet; None once it may act."""
     start = context.closing.memory_start
-    guards, split = context.guards, context.pulsar.split
-    cooldown_s = max(guards.bundle_cooldown_s, split.bundle_cooldown_s if split.enabled else 0)
-    until_ms = start.at_ms + (to_ms(cooldown_s) if start.is_fresh else 0)
+    until_ms = acts_after_ms(start, context.pulsar)
     if context.closing.end_ms > until_ms:
         return None
     return Hold(
         "starting",
         f"the memory of earlier rounds began at {rfc3339(start.at_ms)}: the first round that acts ends after {rfc3339(until_ms)}",
     )
+
+
+def acts_after_ms(start: MemoryStart, pulsar: PulsarSettings) -> int:
+    """The first round that acts ends after this time.
+
+    Rounds that ended before its memory began are over: their actions would come too late. After ``--fresh`` it does not know which
+    bundles its predecessor has just moved, so it waits until the cooldown of each is over.
+    """
+    guards, split = pulsar.guards, pulsar.split
+    cooldown_s = max(guards.bundle_cooldown_s, split.bundle_cooldown_s if split.enabled else 0)
+    return start.at_ms + (to_ms(cooldown_s) if start.is_fresh else 0)
 
 
 def balancer_at_work(facts: Facts | None) -> str | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
+from state.outputs import rfc3339
 from streaming.contract import families
 from streaming.contract.encode import SkippedRange
 from streaming.controller.batches import BatchPublisher
@@ -115,6 +116,12 @@ class Leading:
                         else describe_rival(rival, settings)
                     )
                     raise Refused(why) from error
+            if start_with == "fresh":
+                _LOG.warning(
+                    "--fresh: the input is read again from %s (--from, or controller.warm_start_s back), so that averages do not begin "
+                    "empty: records that could not be used may be written to the dead-letter topic a second time",
+                    rfc3339(self.begin) if isinstance(self.begin, int) else self.begin,
+                )
             yield Begun(publisher=publisher, checkpoint=checkpoint, ids=ids, epoch=epoch)
         finally:
             self.metrics.show(families.LEADER, settings.controller.name, value=0)

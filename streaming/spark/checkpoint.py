@@ -21,9 +21,9 @@ import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from policies.wording import digits
 from state.closing import MemoryStart
 from state.outputs import rfc3339
+from state.pulsar.holds import acts_after_ms
 from streaming.process.exits import words_of
 from streaming.settings import Settings
 from streaming.settings.identity import kept_digest
@@ -154,9 +154,7 @@ class CheckpointDirectory:
             if start_with == "fresh":
                 self._move_aside()
             self._unfinished_settings = self._settings_of(marker, without=kept_digest(settings))
-            memory_start = self.memory_start() or _new_memory(
-                now_ms, is_fresh=bool(marker.over), warm_start_s=settings.controller.warm_start_s
-            )
+            memory_start = self.memory_start() or _new_memory(settings, now_ms, is_fresh=bool(marker.over))
             manifest = manifest_of(settings, self._topic_ids, memory_start)
             manifest = msgspec.structs.replace(
                 manifest, settings={**manifest.settings, **self._unfinished_settings}
@@ -249,20 +247,19 @@ def _cause_of(error: Py4JJavaError | OSError) -> str:
     return words_of(error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error))
 
 
-def _new_memory(now_ms: int, *, is_fresh: bool, warm_start_s: float) -> MemoryStart:
-    longest = " and the longest cooldown, because the last moves are not known" if is_fresh else ""
+def _new_memory(settings: Settings, now_ms: int, *, is_fresh: bool) -> MemoryStart:
+    start = MemoryStart(now_ms, is_fresh=is_fresh)
+    why = (
+        ", when every bundle that was moved before has rested (pulsar.guards.bundle_cooldown_s)"
+        if is_fresh
+        else ""
+    )
     _LOG.info(
         "no memory of earlier rounds: of a Pulsar cluster the first round that acts ends after %s%s",
-        rfc3339(now_ms),
-        longest,
+        rfc3339(acts_after_ms(start, settings.pulsar)),
+        why,
     )
-    if is_fresh:
-        _LOG.warning(
-            "the input of the last %s s is read again (controller.warm_start_s), so that averages do not begin empty: records "
-            "that could not be used may be written to the dead-letter topic a second time",
-            digits(warm_start_s),
-        )
-    return MemoryStart(now_ms, is_fresh=is_fresh)
+    return start
 
 
 _PARTS = ("commits", "offsets", "metadata", "sources", "state")

@@ -3,12 +3,14 @@
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 from py4j.java_gateway import JavaObject
 
 from state.closing import MemoryStart
+from streaming.controller import leadership
 from streaming.settings import Settings
 from streaming.spark import checkpoint
 from streaming.spark.checkpoint import CheckpointDirectory
@@ -173,6 +175,24 @@ def test_memory_begins_at_the_first_start_and_stays_as_long_as_starts_go_on_with
     started.begin(SETTINGS, marker, "checkpoint", now_ms=5_000)
     assert started.memory_start() == expected
     assert directory().memory_start() == expected, "a standby reads it, too"
+
+
+@pytest.mark.usefixtures("disk")
+def test_a_start_after_fresh_logs_when_it_acts_and_from_where_it_reads(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    caplog.set_level("INFO")
+    marker = Marker(query_id=None, batch_id=None, digest=None, epoch=9, over=("q",))
+    directory().begin(SETTINGS, marker, "checkpoint", now_ms=5_000)
+    assert "the first round that acts ends after 1970-01-01T00:30:05.000Z, when every bundle" in caplog.text
+
+    for name in ("publisher_of", "input_ids", "CheckpointDirectory", "take_over"):
+        monkeypatch.setattr(leadership, name, Mock())
+    leading = SimpleNamespace(
+        settings=SETTINGS, start_with="fresh", begin=5_000, spark=Mock(), metrics=Mock()
+    )
+    with leadership.Leading.taken_over(cast("leadership.Leading", leading), lambda step: step()):
+        assert "--fresh: the input is read again from 1970-01-01T00:00:05.000Z (--from, or" in caplog.text
 
 
 def test_what_cannot_be_read_is_refused_by_name_and_fresh_starts_over_from_it(disk: Disk):
