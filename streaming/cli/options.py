@@ -173,9 +173,10 @@ class Moment(click.ParamType[datetime]):
 
     name = "time"
 
-    def __init__(self, *, is_ahead: bool = False) -> None:
-        """``is_ahead``: a span goes on from now, else back from now."""
+    def __init__(self, *, is_ahead: bool = False, or_words: str = "") -> None:
+        """``is_ahead``: a span goes on from now, else back from now. ``or_words`` are taken, too, by who asks: for the message."""
         self._is_ahead = is_ahead
+        self._or_words = or_words
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         """Raises ``click.BadParameter``."""
@@ -188,7 +189,7 @@ class Moment(click.ParamType[datetime]):
         except ValueError:
             way = "from now on" if self._is_ahead else "back from now"
             self.fail(
-                f"{value!r}: expected RFC 3339, such as 2026-11-25T06:00:00Z, or 10m, 2h or 7d {way}",
+                f"{value!r}: expected {self._or_words}RFC 3339, such as 2026-11-25T06:00:00Z, or 10m, 2h or 7d {way}",
                 param,
                 ctx,
             )
@@ -235,7 +236,7 @@ class Start(click.ParamType[Begin]):
         """Raises ``click.BadParameter``."""
         if value in {"earliest", "latest"}:
             return value
-        return epoch_ms(Moment().convert(value, param, ctx))
+        return epoch_ms(Moment(or_words="earliest, latest, ").convert(value, param, ctx))
 
 
 _UNITS = {

@@ -39,6 +39,7 @@ from streaming.kafka.link import KafkaLink, Operation, Resource, describe_hidden
 from streaming.process.deadline import Deadline, within
 from streaming.process.exits import split_name, words_of
 from streaming.process.logs import logs_stacks
+from streaming.settings import InputSettings
 from streaming.transport.errors import NoAnswer
 from streaming.transport.reach import Protocol, faults_of
 
@@ -313,8 +314,11 @@ def describe_unanswered(bootstrap: str, error: BaseException | None) -> str:
 
 def explain_unanswered(link: KafkaLink, error: BaseException | None) -> str:
     """The same with the settings to check."""
+    at = f"{link.section}.url"
+    if link.bootstrap == InputSettings().bootstrap:
+        at += "; it is the default where no ./trimtab.toml, --config or --input gives another"
     return (
-        f"{describe_unanswered(link.bootstrap, error)} Check that the address is right ({link.section}.url), that the brokers are up, "
+        f"{describe_unanswered(link.bootstrap, error)} Check that the address is right ({at}), that the brokers are up, "
         f"and [{link.section}.security]."
     )
 

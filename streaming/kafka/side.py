@@ -11,6 +11,7 @@ Events of collectors, executors and controllers are not exactly-once, and need n
 changes nothing. An event that cannot be written in time is given up and counted: load is only useful while it is fresh.
 """
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -51,6 +52,7 @@ from streaming.process.exits import Refused
 from streaming.transport.errors import NoTopic, PublishError
 from streaming.transport.side import Begin, Place, Progress
 
+_LOG = logging.getLogger(__name__)
 _POLL_MS = 200
 _SILENCE_S = 30.0
 """A partition that has lost its leader answers no fetch, and the client raises no error for it."""
@@ -109,26 +111,31 @@ class KafkaTopicReader(Closeable):
 
     def follow(self) -> Iterator[ConsumerRecord]:
         """The records from here on, until the topic is deleted."""
-        silence = Deadline(self._silence_s)
+        silence, is_away = Deadline(self._silence_s), False
         while True:
             with self._explain_errors():
                 polled = self._consumer.poll(timeout_ms=_POLL_MS)
             for at in self._partitions:
                 yield from polled.get(at, ())
             if polled or silence.is_over:
-                if not polled:
-                    self._require_topic()
+                is_away = not polled and self._is_away(was_away=is_away)
                 silence = Deadline(self._silence_s)
 
     def close(self) -> None:
         """Close the connections."""
         self._consumer.close(autocommit=False)
 
-    def _require_topic(self) -> None:
-        with suppress(ClusterError):  # during an outage it is not known
+    def _is_away(self, *, was_away: bool) -> bool:
+        """Whether brokers do not answer, which is said once. Raises ``Refused`` where they answer that the topic is missing."""
+        try:
             missing = find_missing_topic(self._link, self._topic, "Read")
-            if missing is not None:
-                raise Refused(missing)
+        except ClusterError as error:
+            if not was_away:
+                _LOG.warning("%s Waiting until they answer", error)
+            return True
+        if missing is not None:
+            raise Refused(missing)
+        return False
 
     def _explain_errors(self) -> AbstractContextManager[None]:
         return _explain_errors(self._link, self._topic, "Read")

@@ -4,6 +4,7 @@ A client that failed to write is thrown away with the events it still held, and 
 of the bookies its producer may never recover.
 """
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -14,6 +15,7 @@ import pulsar
 
 from streaming.contract.encode import SkippedRange
 from streaming.process.closeable import Closeable
+from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused, words_of
 from streaming.pulsar import topics
 from streaming.pulsar.admin import PulsarAdmin
@@ -37,8 +39,11 @@ from streaming.pulsar.publisher import PulsarPublisher, commits_topic_of
 from streaming.transport.errors import NoTopic, PublishError
 from streaming.transport.side import Begin, Place, Progress, TopicRecord
 
+_LOG = logging.getLogger(__name__)
 _TIMEOUT_S = 10.0
 _POLL_MS = 200
+_SILENCE_S = 30.0
+"""After so long without a message it is asked whether brokers answer: a reader connects again and again, and says nothing."""
 
 
 @contextmanager
@@ -103,6 +108,7 @@ class PulsarTopicReader(Closeable):
 
     def follow(self) -> Iterator[TopicRecord]:
         """The messages from here on, for ever."""
+        silence, is_away = Deadline(_SILENCE_S), False
         while True:
             for reader in self._readers:
                 with self._explain_errors():
@@ -111,6 +117,10 @@ class PulsarTopicReader(Closeable):
                     except pulsar.Timeout:
                         continue
                 yield record_of(message)
+                silence, is_away = Deadline(_SILENCE_S), False
+            if silence.is_over:
+                is_away = self._is_away(was_away=is_away)
+                silence = Deadline(_SILENCE_S)
 
     def close(self) -> None:
         """Close the connections."""
@@ -122,6 +132,16 @@ class PulsarTopicReader(Closeable):
         if isinstance(begin, Position):
             return reader_after(self._client, partition, begin, is_read_compacted=compacted)
         return self._client.create_reader(partition, begin, is_read_compacted=compacted)
+
+    def _is_away(self, *, was_away: bool) -> bool:
+        """Whether brokers do not answer, which is said once."""
+        try:
+            require_answer(self._link.service_url)
+        except pulsar.ConnectError as error:
+            if not was_away:
+                _LOG.warning("no broker of Pulsar answers: %s. Waiting until they answer", error)
+            return True
+        return False
 
     def _explain_errors(self) -> AbstractContextManager[None]:
         return explain_errors(self._link, self._topic, "consume")

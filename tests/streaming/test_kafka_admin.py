@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self, cast
+from unittest.mock import Mock
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
@@ -23,11 +24,12 @@ from kafka.errors import (
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import DescribeLogDirsResponse
 
-from streaming.kafka import client
+from streaming.kafka import client, side
 from streaming.kafka.client import ClusterError, connect_quickly
 from streaming.kafka.cluster import KafkaCluster, cluster_of
 from streaming.kafka.link import KafkaLink
 from streaming.kafka.topics import topic_ids, topics_seen
+from streaming.process.exits import Refused
 from streaming.settings import KafkaTarget, SecuritySettings, Settings
 from streaming.transport.errors import NoAnswer, StartError, Unreachable
 
@@ -84,6 +86,28 @@ ASKERS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     ),
     "ids": (lambda: topic_ids(LINK, ["a"]), NoAnswer, "no answer in time"),
 }
+
+
+@pytest.mark.parametrize(("bootstrap", "is_default"), [("127.0.0.1:9092", True), ("b1:9092", False)])
+def test_a_default_address_at_which_nobody_answers_is_called_that(bootstrap: str, *, is_default: bool):
+    said = client.explain_unanswered(KafkaLink(bootstrap, "input"), None)
+    assert (
+        "it is the default where no ./trimtab.toml, --config or --input gives another" in said
+    ) is is_default
+
+
+def test_who_follows_a_topic_is_told_once_that_the_brokers_are_away(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    consumer = Mock()
+    consumer.poll.side_effect = [{}, {}, {}, {}, KafkaTimeoutError("the end of the test")]
+    away, back = ClusterError("no broker of Kafka answers."), None
+    monkeypatch.setattr(side, "open_consumer", lambda *_, **__: consumer)
+    monkeypatch.setattr(side, "partitions_of", lambda *_, **__: frozenset({0}))
+    monkeypatch.setattr(side, "find_missing_topic", Mock(side_effect=[away, away, back, away]))
+    with side.KafkaTopicReader(LINK, "t", begin="latest", silence_s=1e-9) as reader, pytest.raises(Refused):
+        list(reader.follow())
+    assert caplog.messages == ["no broker of Kafka answers. Waiting until they answer"] * 2
 
 
 class Brokers:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from unittest.mock import Mock
 
 import pulsar
 import pytest
@@ -93,6 +94,22 @@ def test_what_was_lost_with_a_client_is_told_at_the_flush(
     with pytest.raises(PublishError, match="no answer within"):
         events.flush()
     events.flush()
+
+
+def test_who_follows_a_topic_is_told_once_that_the_brokers_are_away(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    silent = Mock()
+    silent.read_next.side_effect = [*[pulsar.Timeout()] * 4, pulsar.ConnectError("the end of the test")]
+    away, back = pulsar.ConnectError("nothing listens"), None
+    monkeypatch.setattr(pulsar_side, "require_answer", Mock(side_effect=[away, away, back, away]))
+    monkeypatch.setattr(pulsar_side, "_SILENCE_S", 1e-9)
+    reader = object.__new__(pulsar_side.PulsarTopicReader)
+    reader._link, reader._topic, reader._readers = LINK, "t", [silent]
+    with pytest.raises(Refused):
+        list(reader.follow())
+    said = "no broker of Pulsar answers: nothing listens. Waiting until they answer"
+    assert caplog.messages == [said] * 2
 
 
 NEW = pulsar.MessageId(-1, 5, 0, -1)
