@@ -201,9 +201,10 @@ class RefusalLog:
             del self._windows[next(iter(self._windows))]
         cluster, reason = kind
         _REFUSED_LOG.warning(
-            "%s: %s refused as %s%s, such as %s/%d@%d: %s (`trimtab rejected tail --from earliest --no-follow` shows all)",
-            cluster or "no valid cluster",
+            "%s%s%s refused as %s%s, such as %s/%d@%d: %s (`trimtab rejected tail --from earliest --no-follow` shows all)",
+            f"{cluster}: " if cluster else "",
             counted(count + (0 if window is None else window.untold_count), "record"),
+            "" if cluster else " without a valid cluster",
             reason,
             "" if window is None else " since the last such line",
             refused.topic,

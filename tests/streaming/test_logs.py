@@ -213,7 +213,7 @@ def test_refused_records_are_a_line_a_minute_for_each_cluster_and_reason(caplog:
     log.log([refused("east", "not-json", offset=9)], 60.0)
     assert [record.getMessage() for record in caplog.records] == [
         "east: 2 records refused as not-json, such as in/0@7: it is no JSON (`trimtab rejected tail --from earliest --no-follow` shows all)",
-        "no valid cluster: 1 record refused as bad-time, such as in/0@7: it is no JSON (`trimtab rejected tail --from earliest --no-follow` shows all)",
+        "1 record without a valid cluster refused as bad-time, such as in/0@7: it is no JSON (`trimtab rejected tail --from earliest --no-follow` shows all)",
         "west: 1 record refused as not-json, such as in/0@7: it is no JSON (`trimtab rejected tail --from earliest --no-follow` shows all)",
         "east: 2 records refused as not-json since the last such line, such as in/0@9: it is no JSON (`trimtab rejected tail --from earliest --no-follow` shows all)",
     ]
