@@ -118,7 +118,7 @@ class Leading:
                     raise Refused(why) from error
             if start_with == "fresh":
                 _LOG.warning(
-                    "--fresh: the input is read again from %s (--from, or controller.warm_start_s back), so that averages do not begin "
+                    "the input is read again from %s (--from, or controller.warm_start_s back), so that averages do not begin "
                     "empty: records that could not be used may be written to the dead-letter topic a second time",
                     rfc3339(self.begin) if isinstance(self.begin, int) else self.begin,
                 )

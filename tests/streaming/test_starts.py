@@ -192,7 +192,7 @@ def test_a_start_after_fresh_logs_when_it_acts_and_from_where_it_reads(
         settings=SETTINGS, start_with="fresh", begin=5_000, spark=Mock(), metrics=Mock()
     )
     with leadership.Leading.taken_over(cast("leadership.Leading", leading), lambda step: step()):
-        assert "--fresh: the input is read again from 1970-01-01T00:00:05.000Z (--from, or" in caplog.text
+        assert "the input is read again from 1970-01-01T00:00:05.000Z (--from, or" in caplog.text
 
 
 def test_what_cannot_be_read_is_refused_by_name_and_fresh_starts_over_from_it(disk: Disk):
