@@ -100,7 +100,11 @@ def _permissions(facts: Facts) -> Iterator[Finding]:
         for each in seen.denied:
             say = _warning if each.tolerable and not settings.controller.standby else _problem
             yield say(each.what, each.remedy, about=name)
-        if not seen.denied:
+        if seen.missing:
+            yield _not_checked(
+                f"{counted(len(seen.missing), 'missing topic')} cannot show permissions", about=name
+            )
+        elif not seen.denied:
             yield _ok("no permission is missing on the topics", about=name)
         if user and name != "input":
             yield _not_checked("only a start shows whether it may publish", _SECURITY, about=name)

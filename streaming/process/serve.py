@@ -108,8 +108,8 @@ class HealthServer:
             text = f"metrics cannot be served on {self._host}:{self._port} ({error.strerror}): "
             if error.errno == errno.EADDRINUSE:
                 text += (
-                    "another trimtab may run on this host, and a second controller of the same name takes over from the first "
-                    "(`trimtab status` says which one leads). Stop that one; or, if both are to run, "
+                    "another trimtab may run on this host (`trimtab status` says which controller leads). Of two controllers with one "
+                    "name only one runs: the second takes over, unless it is a standby (--standby). If both programs are to run, "
                 )
             raise OSError(error.errno, f"{text}choose another port with --metrics-port") from error
         self._server = server

@@ -277,6 +277,12 @@ def test_the_page_has_the_worst_first_and_what_to_do_below():
     assert all(line.startswith("  ok ") for line in lines[5:])
 
 
+def test_topics_that_are_missing_are_not_said_to_give_every_permission():
+    seen = TopicsSeen(count=9, missing=("trimtab.input", "trimtab.audit"))
+    [found] = of("permissions", sides=side(topics=seen))
+    assert (found.outcome, found.finding) == ("not checked", "2 missing topics cannot show permissions")
+
+
 def test_the_page_about_it_has_every_check():
     page = (Path(__file__).parents[2] / "docs" / "run" / "doctor.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+)` \|", page.partition("## The checks")[2], re.MULTILINE) == [

@@ -117,7 +117,7 @@ def test_stopping_frees_the_port_and_may_be_repeated():
 def test_a_port_in_use_is_refused_by_name_and_another_controller_is_thought_of_first():
     with serving() as url:
         port = int(url.rpartition(":")[2])
-        said = f"127.0.0.1:{port} .*: another trimtab may run .* takes over .* choose another port with --metrics-port"
+        said = f"127.0.0.1:{port} .*: another trimtab may run .* takes over.* choose another port with --metrics-port"
         with pytest.raises(OSError, match=said):
             HealthServer(CollectorRegistry(), ready, host="127.0.0.1", port=port).start()
 
