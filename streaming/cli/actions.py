@@ -315,12 +315,15 @@ def why_text(action: Action, summary: RoundSummary | None, *, missing: str, answ
     ]
     if summary is None:
         return text_of([*lines, "", missing])
-    others = [each for each in summary.actions if each != action.id]
+    others, what = [each for each in summary.actions if each != action.id], "actions"
+    others_count = summary.actions_count - 1
+    if data.proposal:
+        waiting = [] if summary.approval is None else summary.approval.open
+        others = [row.id for row in waiting if row.round == data.round and row.id != action.id]
+        others_count, what = len(others), "proposals"
     lines += ["", f"The round: {summary.reason}", *circumstances_lines(summary)]
     lines += looked_at_lines(summary, but=action.subject)
-    return text_of(
-        [*lines, "", f"Other actions of the round: {all_names(others, summary.actions_count - 1) or 'none'}"]
-    )
+    return text_of([*lines, "", f"Other {what} of the round: {all_names(others, others_count) or 'none'}"])
 
 
 def _sides(action: Action, summary: RoundSummary | None) -> Iterator[str]:

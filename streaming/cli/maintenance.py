@@ -84,6 +84,10 @@ def start_command(
         return begin_maintenance(found, namespaces, window)
 
     change_each(request, edit_of)
+    if namespaces:
+        click.echo(
+            "from the next round on, `trimtab status` says if no bundle of a namespace is known", err=True
+        )
 
 
 @maintenance_command.command(

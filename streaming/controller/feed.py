@@ -19,6 +19,8 @@ from state.outputs import rfc3339
 from streaming.contract.messages import LoadReportMessage, TickMessage, type_of
 from streaming.controller.recording import PREFIX, BadRecording, decode_recorded
 
+_MARKS = {"trimtab_record", "specversion"}
+"""A line of a recording, and an event, has one of these fields."""
 FAST = 12
 """How much faster ``--fast`` is: a minute becomes five seconds."""
 
@@ -40,9 +42,9 @@ def shift_to(lines: Iterable[bytes], start_ms: int, *, speed: float) -> Iterator
     first_ms, newest_ms, is_recording = None, start_ms, False
     for number, line in enumerate(lines, 1):
         if not is_recording and line.strip():
-            if _event_of(line) is None:
+            if not _MARKS & (_event_of(line) or {}).keys():
                 raise BadRecording(
-                    f"line {number}, the first, is no JSON object: give a file of `trimtab record`, or of events as lines"
+                    f"line {number}, the first, holds no event: give a file of `trimtab record`, or of events as lines"
                 )
             is_recording = True
         found = _record_of(line)

@@ -96,7 +96,14 @@ class OutputLog:
             )
         else:
             about["action_id"] = event.id
-            shown = " (dry-run)" if data.dry_run else ""
+            is_proposal = getattr(data, "proposal", False) is True
+            shown = (
+                " (a proposal: it waits for `trimtab approve`)"
+                if is_proposal
+                else " (dry-run)"
+                if data.dry_run
+                else ""
+            )
             text = "%s, round %d: %s %s%s: %s"
             _OUTPUTS_LOG.info(
                 text, data.cluster, data.round, event.type, event.id, shown, data.reason, extra=about

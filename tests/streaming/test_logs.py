@@ -40,6 +40,8 @@ def test_a_published_action_is_a_line_with_cluster_round_and_id(caplog: pytest.L
     assert "\n" not in text
     dry_run = UNLOAD | {"data": UNLOAD["data"] | {"dry_run": True}}
     assert "(dry-run)" in logged(caplog, dry_run)[0].getMessage()
+    proposal = UNLOAD | {"data": dry_run["data"] | {"proposal": True}}
+    assert "(a proposal: it waits for `trimtab approve`)" in logged(caplog, proposal)[0].getMessage()
 
 
 def test_rounds_are_for_whoever_asks_for_more(caplog: pytest.LogCaptureFixture):

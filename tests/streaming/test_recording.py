@@ -339,16 +339,17 @@ def test_a_line_that_is_marked_as_recorded_and_is_not_is_refused():
         fed(b'{"trimtab_record":1,')
 
 
+@pytest.mark.parametrize("text", ['\n[input]\nurl = "kafka://127.0.0.1:1"\n', '\n{"a": 1}\n'])
 def test_a_feed_of_a_file_that_begins_with_no_record_says_so_and_sends_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ):
     file, taking = tmp_path / "trimtab.toml", Taking()
-    file.write_text('\n[input]\nurl = "kafka://127.0.0.1:1"\n')
+    file.write_text(text)
     monkeypatch.setattr("streaming.systems.event_sink_of", lambda _settings: taking)
     done = CliRunner().invoke(main, ["feed", "--input", "kafka://127.0.0.1:1", str(file)])
     assert done.exit_code == WRONG_USE, done.output
     assert (
-        f"{file}: line 2, the first, is no JSON object: give a file of `trimtab record`, or of events as lines"
+        f"{file}: line 2, the first, holds no event: give a file of `trimtab record`, or of events as lines"
         in done.stderr
     )
     assert not taking.values

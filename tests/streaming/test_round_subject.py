@@ -578,6 +578,20 @@ def test_why_of_a_proposal_says_what_became_of_it(
     assert f"(a proposal: {said})\n" in done.stdout, done.output
 
 
+def test_why_of_a_proposal_names_the_other_proposals_of_its_round():
+    row = {
+        "kind": "unload",
+        "bundle": "t/n/1",
+        "source_broker": "b1",
+        "destination_broker": None,
+        "expires_at": "",
+    }
+    rows = [{**row, "id": f"other-{of}", "round": of} for of in (NUMBER, NUMBER - 1)]
+    approval = {"open_count": 2, "open": rows, "expired": [], "answers": []}
+    text = why_text(action(dry_run=True, proposal=True), summary(approval=approval), missing="")
+    assert f"Other proposals of the round: other-{NUMBER}\n" in text
+
+
 def test_why_names_who_changed_the_settings_in_force():
     by = {
         "id": "c",
