@@ -184,6 +184,24 @@ def test_no_round_moves_more_than_its_share_of_the_traffic() -> None:
     assert cluster.spread() <= 15.0
 
 
+def test_where_the_best_move_is_more_than_may_still_move_smaller_ones_fill_the_round() -> None:
+    cluster = Cluster({"b1": [1200.0, 1200.0, *[700.0] * 4], **even(dict.fromkeys(("b2", "b3", "b4"), 15.0))})
+    total = sum(rate for _, rate in cluster.bundles.values())
+    cluster.settings = FleetPlannerSettings(max_moved_ratio=2000.0 / total)
+    moves = cluster.round() or cluster.round()
+    assert sorted(cluster.bundles[bundle][1] for bundle, _, _ in moves) == [700.0, 1200.0]
+
+
+def test_no_crumbs_move_where_the_best_move_is_more_than_may_still_move() -> None:
+    cluster = Cluster(
+        {"b1": [1200.0, 1200.0, 1200.0, *[50.0] * 24], **even(dict.fromkeys(("b2", "b3", "b4"), 15.0))}
+    )
+    total = sum(rate for _, rate in cluster.bundles.values())
+    cluster.settings = FleetPlannerSettings(max_moved_ratio=2000.0 / total)
+    moves = next(filter(None, (cluster.round() for _ in range(5))))
+    assert [cluster.bundles[bundle][1] for bundle, _, _ in moves] == [1200.0]
+
+
 def test_the_evidence_says_what_both_sides_are_expected_at() -> None:
     cluster = one_hot()
     moves = cluster.round() or cluster.round()

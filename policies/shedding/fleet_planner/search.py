@@ -30,6 +30,8 @@ AS_GOOD_RATIO = 0.1
 """Share of the best move's worth up to which moves count as equally good; then the one that moves less traffic is taken."""
 LEAST_POINTS = 0.05
 """Least fall of its source that a move has to bring: the resolution of what brokers report."""
+FILLS_RATIO = 0.5
+"""Where the best move is more than may still move in a round, a smaller one goes if it brings at least this share of what that would."""
 MOST_MOVES = 180
 """Most moves of a round: what an executor surely carries out within the usual lifetime of actions, at one a second."""
 LATE_S = 30.0
@@ -147,7 +149,7 @@ def search(view: RoundView, levels: Levels, cold: Ints, settings: FleetPlannerSe
     fleet.may_give &= fleet.score > fleet.score[cold] + settings.goal_points
     shares, left = traffic_shares(view), settings.max_moved_ratio
     sources: dict[int, _Source] = {}
-    while not found.is_cut:
+    while len(found.moves) < MOST_MOVES:
         hot = int(np.argmax(np.where(fleet.may_give, fleet.score, -np.inf)))
         if not fleet.may_give[hot]:
             break
@@ -165,17 +167,18 @@ def search(view: RoundView, levels: Levels, cold: Ints, settings: FleetPlannerSe
             else:
                 found.stuck.add(hot)
             continue
-        share = float(shares[move.bundle])
-        if found.moves and share > left:
-            found.is_cut = True
-            break
-        left -= share
+        if found.moves and shares[move.bundle] > left:
+            found.is_cut, best = True, move
+            move = _best_move(fleet, sources, shares, rules, hot, receivers, left)
+            if move is None or move.falls_points < FILLS_RATIO * best.falls_points:
+                fleet.may_give[hot] = False
+                continue
+        left -= float(shares[move.bundle])
         _apply(fleet, sources[hot], move)
         if rules is not None:
             rules.take(move.bundle, move.destination)
         found.moves.append(move)
-        found.is_cut = len(found.moves) == MOST_MOVES
-    found.is_cut |= bool(found.waiting)
+    found.is_cut |= bool(found.waiting) or len(found.moves) == MOST_MOVES
     if not found.is_cut and not _is_worth_it(levels, found.moves, settings):
         return Found(stuck=found.stuck | {move.source for move in found.moves})
     return found
@@ -199,21 +202,27 @@ def traffic_shares(view: RoundView) -> Floats:
 
 
 def _best_move(
-    fleet: Fleet, sources: dict[int, _Source], shares: Floats, rules: Rules | None, hot: int, receivers: Ints
+    fleet: Fleet,
+    sources: dict[int, _Source],
+    shares: Floats,
+    rules: Rules | None,
+    hot: int,
+    receivers: Ints,
+    most_share: float = np.inf,
 ) -> Move | None:
-    """The move of a bundle of ``hot`` that is worth most; None where none helps."""
+    """The move of a bundle of ``hot``, with at most this share of the traffic, that is worth most; None where none helps."""
     source = sources.get(hot)
     if source is None:
         source = sources[hot] = _bundles_of(fleet, hot, int(receivers[0]), MOST_BUNDLES)
     edges = [0, *(edge for edge in DESTINATIONS if edge < len(receivers)), len(receivers)]
     for first, last in pairwise(edges):
-        move = _best_move_to(fleet, source, shares, rules, hot, receivers[first:last])
+        move = _best_move_to(fleet, source, shares, rules, hot, receivers[first:last], most_share)
         if move is not None:
             return move
     if source.is_whole:
         return None
     sources[hot] = _bundles_of(fleet, hot, int(receivers[0]), len(fleet.has_moved))
-    return _best_move(fleet, sources, shares, rules, hot, receivers)
+    return _best_move(fleet, sources, shares, rules, hot, receivers, most_share)
 
 
 def _bundles_of(fleet: Fleet, broker: int, coldest: int, most: int) -> _Source:
@@ -230,9 +239,16 @@ def _bundles_of(fleet: Fleet, broker: int, coldest: int, most: int) -> _Source:
 
 
 def _best_move_to(
-    fleet: Fleet, source: _Source, shares: Floats, rules: Rules | None, hot: int, receivers: Ints
+    fleet: Fleet,
+    source: _Source,
+    shares: Floats,
+    rules: Rules | None,
+    hot: int,
+    receivers: Ints,
+    most_share: float,
 ) -> Move | None:
-    if not source.stays.any():
+    may_go = source.stays & (shares[source.rows] <= most_share)
+    if not may_go.any():
         return None
     before, there = fleet.score[hot], fleet.score[receivers]
     left = fleet.scores_after(hot, -source.amounts * fleet.unit[hot])[:, None]
@@ -240,7 +256,7 @@ def _best_move_to(
     after = ((fleet.points[receivers] + arrives) * fleet.weights).max(axis=-1)
     falls, most = before - left, after + (after - there) * fleet.doubt[receivers]
     worth = falls * (before + left) - (after - there) * (after + there)
-    helps = (falls >= LEAST_POINTS) & (most < before) & (worth > 0) & source.stays[:, None]
+    helps = (falls >= LEAST_POINTS) & (most < before) & (worth > 0) & may_go[:, None]
     if rules is not None:
         helps &= rules.allowed(source.rows, receivers)
     worth = np.where(helps, worth, 0.0)
