@@ -87,6 +87,22 @@ def test_a_plan_that_was_cut_short_goes_on_to_its_goal_though_the_rest_is_accept
     assert cluster.spread() <= 10.0
 
 
+def test_what_all_brokers_do_at_once_is_no_noise_of_their_differences() -> None:
+    noises = []
+    for swings in (0.0, 0.3):
+        cluster, rng = (
+            Cluster(even({"b1": 50.0, "b2": 48.0, "b3": 46.0, "b4": 44.0})),
+            np.random.default_rng(1),
+        )
+        for _ in range(40):
+            together = 1.0 + rng.normal(0.0, swings)
+            cluster.present = {broker: together * rng.normal(1.0, 0.02) for broker in cluster.brokers}
+            cluster.round()
+        noises.append(float(cluster.plan.examined.evidence["noise_points"][0]))
+    alone, with_swings = noises
+    assert with_swings < 1.5 * alone
+
+
 def said(plan: SheddingPlan) -> list[str]:
     """What a plan says of each of its unloads."""
     return [

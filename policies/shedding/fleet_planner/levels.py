@@ -176,7 +176,10 @@ MOST_STEPS = 2.0
 MOST_GROWTH = 2.0
 """How many times the known noise a round counts at most: what is more is a change of the load of all brokers."""
 _MEDIAN_TO_DEVIATION = 1.4826
-"""Factor from the median of absolute values to the standard deviation, for normal noise."""
+"""Factor from the median of absolute deviations from the median to the standard deviation, for normal noise of many values."""
+_FEW_VALUES = (1.0, 1.0, 1.196, 1.495, 1.363, 1.206, 1.2, 1.14, 1.129, 1.107)
+"""What that factor is to be multiplied by for so many values (Croux and Rousseeuw, *Time-efficient algorithms for two highly robust
+estimators of scale*, 1992); for more it is n / (n - 0.8)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -340,18 +343,17 @@ def _learn_noise(
 ) -> None:
     """Learn from this round's reports, in place.
 
-    The group's noise is a median, so that a broker that stands out does not count, and at most ``MOST_STEPS`` of what differs from one
-    round to the next: what lasts longer is a change of the load. A broker's own is a mean, so that it does count, but of these
-    differences alone.
+    What all brokers show at once, such as the traffic of a morning, is no noise: their differences do not change with it. The group's
+    noise is a median, so that a broker that stands out does not count, and at most ``MOST_STEPS`` of what differs from one round to the
+    next: what lasts longer is a change of the load. A broker's own is a mean, so that it does count, but of these differences alone.
     """
     last, variance = learned[:, kind.last].copy(), learned[:, kind.variance].copy()
     learned[:, kind.last] = np.where(is_false, last, shown)
     counts = ~np.any(is_false, axis=1) & (learned[:, ROUNDS] > 1)
-    if not counts.any():
+    if np.count_nonzero(counts) < 2:  # noqa: PLR2004  one broker differs from none
         return
-    steps = (shown - last)[counts]
-    step = (_MEDIAN_TO_DEVIATION * np.median(np.abs(steps), axis=0)) ** 2 / 2.0
-    whole = (_MEDIAN_TO_DEVIATION * np.median(np.abs(new[counts]), axis=0)) ** 2
+    steps, beyond = (each - np.median(each, axis=0) for each in ((shown - last)[counts], new[counts]))
+    step, whole = _deviation(steps) ** 2 / 2.0, _deviation(beyond) ** 2
     whole = np.clip(whole, step, MOST_STEPS**2 * step)
     fleet[kind.rounds] += 1.0
     kept = min(NOISE_FADES, 1.0 - 1.0 / (fleet[kind.rounds] + FIRST_NOISE_ROUNDS))
@@ -362,6 +364,14 @@ def _learn_noise(
     squares = np.clip(steps, -most, most) ** 2 / (2.0 * (1.0 - _lasting_share(fleet, kind)))
     variance[counts] = NOISE_FADES * variance[counts] + (1.0 - NOISE_FADES) * squares
     learned[:, kind.variance] = variance
+
+
+def _deviation(apart: Floats) -> Floats:
+    """Standard deviation of columns whose median is 0, (resources,)."""
+    count = len(apart)
+    few = _FEW_VALUES[count] if count < len(_FEW_VALUES) else count / (count - 0.8)
+    deviation: Floats = _MEDIAN_TO_DEVIATION * few * np.median(np.abs(apart), axis=0)
+    return deviation
 
 
 def _lasting_share(fleet: Floats, kind: Residual) -> Floats:
