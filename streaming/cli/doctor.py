@@ -423,7 +423,7 @@ _OTHER_NAME = "If it is the one that is meant, set controller.name to its name; 
 _START_AGAIN = (
     "Start it: trimtab run. Its exit code and log say why it ended (docs/reference/commands.md, Exit codes)"
 )
-_FAILING = "Remove the cause that it names: it goes on by itself, and nothing is lost"
+_FAILING = "Remove the cause that it names; nothing is lost. It goes on by itself, or has ended by then: look at this command once more"
 _STALLED = "See the other checks, the collector's log, and docs/run/runbooks/not-deciding.md"
 _LETTERS = "Run: trimtab rejected tail --from earliest --no-follow"
 _NOBODY = "See docs/run/runbooks/not-carried-out.md"

@@ -25,7 +25,7 @@ from streaming.contract.beat import Beat
 from streaming.contract.encode import REJECTED_TYPE, SKIPPED_TYPE, RejectedData, SkippedData
 from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
 from streaming.process.deadline import Deadline
-from streaming.process.exits import Refused
+from streaming.process.exits import NotReached, Refused
 from streaming.process.stop_signals import watched
 from streaming.settings import Settings
 from streaming.settings.catalog import suggest_nearest
@@ -250,15 +250,17 @@ def search_rounds(
 def pass_over_outage(deadline: Deadline) -> Iterator[None]:
     """End the block without an error if brokers do not answer before the deadline; the caller then looks again.
 
-    Raises ``Refused`` after the deadline, and at once for what does not pass, such as a missing permission.
+    Raises ``NotReached`` after the deadline, and ``Refused`` at once for what does not pass, such as a missing permission.
     """
     try:
         yield
     except Refused as error:
-        from streaming.systems import is_transient  # noqa: PLC0415  the brokers' clients are imported late
+        from streaming.systems import is_outage  # noqa: PLC0415  the brokers' clients are imported late
 
-        if deadline.is_over or not is_transient(error.__cause__):
+        if not is_outage(error):
             raise
+        if deadline.is_over:
+            raise NotReached(error.message) from error
 
 
 _SILENT_AFTER_SESSIONS = 2

@@ -330,6 +330,8 @@ def feed_command(settings: Settings, recording: str | None, *, fast: bool) -> No
                 count = _feed(fed, sink, stop)
             except (BadRecording, EOFError, gzip.BadGzipFile) as error:
                 raise WrongUse(f"{recording}: {error}") from error
+            except PublishError as error:
+                raise Refused(f"{error}. The feed has ended: start it again once that is mended") from error
     how = "stopped" if stop.is_set() else f"{recording} has ended"
     click.echo(f"{how}: {counted(count, 'record')} fed", err=True)
 

@@ -59,6 +59,7 @@ _OTHER_NODES = ("bootstrap", "coordinator")
 """Nodes that are no brokers of their own: the search for a first broker, and a second connection to one."""
 _DISCONNECTED = "socket disconnected"
 """A client connects again at once; if that fails, another line says so."""
+_FETCHER = logging.getLogger("kafka.consumer.fetcher")
 _BATCH = logging.getLogger("kafka.producer.producer_batch")
 """Says what is raised for each record."""
 _SELECTOR = logging.getLogger("kafka.net.selector")
@@ -84,6 +85,7 @@ def connect_quickly(**options: Any) -> KafkaNetClient:
     _SELECTOR.addFilter(_is_news)  # the same filter is added once
     _CONNECTION.addFilter(_name_broker)
     _BATCH.addFilter(_is_asked_for)
+    _FETCHER.addFilter(_is_no_lost_fetch)
     for name in _OF_PRODUCERS:
         logging.getLogger(name).addFilter(_name_producer)
     for name in _OF_CONNECTIONS:
@@ -105,6 +107,11 @@ def _name_producer(record: logging.LogRecord) -> bool:
 def _is_asked_for(_: logging.LogRecord) -> bool:
     """Whether somebody asked to see everything."""
     return logs_stacks()
+
+
+def _is_no_lost_fetch(record: logging.LogRecord) -> bool:
+    """Whether it is about more than a fetch that a lost connection has ended, of which another line tells."""
+    return _is_asked_for(record) or not str(record.msg).startswith("Fetch to node")
 
 
 def _name_broker(record: logging.LogRecord) -> bool:

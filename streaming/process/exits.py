@@ -90,11 +90,16 @@ class NotAcknowledged(_Exit):
 
 @contextmanager
 def waiting(stays: str) -> Iterator[None]:
-    """Wait for what was written to be obeyed; Ctrl-C ends the wait with the message that it ``stays``, as ``NotAcknowledged``."""
+    """Wait for what was written to be obeyed: where Ctrl-C or an outage ends the wait, the message says that it ``stays``.
+
+    Raises ``NotAcknowledged`` or ``NotReached``.
+    """
     try:
         yield
     except KeyboardInterrupt:
         raise NotAcknowledged(f"stopped waiting, but it is written: {stays}") from None
+    except NotReached as error:
+        raise NotReached(f"{error.message} It is written all the same: {stays}") from error
 
 
 class SparkEnded(_Exit):

@@ -79,10 +79,11 @@ def _kind_of(record: logging.LogRecord) -> tuple[str, int, str, str]:
 
 
 def _count(window: _Window, now_s: float) -> logging.LogRecord:
-    """It has the newest line's text: the first one's numbers are old by now."""
+    """It has the newest line's text, because the first one's numbers are old by now, and its time, because it may be over by now."""
     newest, times = window.newest, "time" if window.repeats == 1 else "times"
     message = newest.getMessage().partition("\n")[0]
-    text = f"the same {window.repeats} {times} more in {now_s - window.began_s:.0f} s: {message}"
+    last = time.strftime("%H:%M:%S", time.localtime(newest.created))
+    text = f"the same {window.repeats} {times} more in {now_s - window.began_s:.0f} s, the last at {last}: {message}"
     return logging.LogRecord(newest.name, newest.levelno, newest.pathname, newest.lineno, text, (), None)
 
 

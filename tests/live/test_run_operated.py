@@ -12,7 +12,7 @@ from state.outputs import canonical
 from state.outputs.actions import ROUND_TYPE
 from streaming.cli import request
 from streaming.cli.published import Round
-from streaming.process.exits import NOT_ACKNOWLEDGED, REFUSED, WRONG_USE
+from streaming.process.exits import NOT_ACKNOWLEDGED, REFUSED, UNREACHABLE, WRONG_USE, NotReached
 from tests.streaming.summaries import CONTROL, ROUND
 from tests.support.loads import played
 from tests.support.operating import AHEAD, operate, output_of, since
@@ -131,6 +131,10 @@ def interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
+def unreached(*_: object, **__: object) -> None:
+    raise NotReached("no broker answers.")
+
+
 def test_a_command_that_waits_says_by_its_code_that_nobody_obeys(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +150,9 @@ def test_a_command_that_waits_says_by_its_code_that_nobody_obeys(
         patched.setattr(request, "search_rounds", interrupted)
         text = output_of(config, *asked, code=NOT_ACKNOWLEDGED)
         assert "stopped waiting, but it is written: the next round obeys it" in text
+        patched.setattr(request, "search_rounds", unreached)
+        text = output_of(config, *asked, code=UNREACHABLE)
+        assert "no broker answers. It is written all the same: the next round obeys it" in text
     with monkeypatch.context() as patched:
         problem = round_of_control("x", problem="no such key")
         patched.setattr(request, "acknowledging_rounds", lambda *_: {"east-1": problem})

@@ -236,6 +236,7 @@ def test_a_broker_that_is_lost_is_one_line_and_the_search_for_a_first_one_is_non
     error = ConnectionResetError(104, "100% reset by peer")
     logging.getLogger("kafka.net.transport").error("%s: Error receiving", "broker 1", exc_info=error)
     logging.getLogger("kafka.net.manager").error("Connection failed: %s", error)
+    logging.getLogger("kafka.consumer.fetcher").error("Fetch to node %s failed: %s", 1, error)
     for node in ("bootstrap-0", "1"):
         connection = SimpleNamespace(node_id=node)
         logging.getLogger("kafka.net.connection").error("%s: Connection lost: %s", connection, error)

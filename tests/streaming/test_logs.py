@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -121,7 +122,9 @@ def test_an_exception_stays_one_line_of_json():
 
 
 def warning(text: str, name: str = "kafka.net", level: int = logging.WARNING) -> logging.LogRecord:
-    return logging.LogRecord(name, level, __file__, 1, text, (), None)
+    record = logging.LogRecord(name, level, __file__, 1, text, (), None)
+    record.created = 7_200.0
+    return record
 
 
 def test_of_warnings_that_differ_in_numbers_the_first_is_told_and_the_rest_counted_once_a_minute():
@@ -132,13 +135,14 @@ def test_of_warnings_that_differ_in_numbers_the_first_is_told_and_the_rest_count
     assert limit.admits(warning("node 7 does not answer", name="other"), 10)
     assert limit.repeated(59) == []
     (count,) = limit.repeated(60)
-    assert count.getMessage() == "the same 99 times more in 60 s: node 99 does not answer", (
-        "numbers of now, not of then"
-    )
+    last = time.strftime("%H:%M:%S", time.localtime(7_200))
+    assert (
+        count.getMessage() == f"the same 99 times more in 60 s, the last at {last}: node 99 does not answer"
+    ), "numbers of now, not of then"
     assert (count.name, count.levelno) == ("kafka.net", logging.WARNING)
     assert not limit.admits(warning("node 7 does not answer"), 61), "it lasts: a line a minute is enough"
     assert [each.getMessage() for each in limit.repeated(120)] == [
-        "the same 1 time more in 60 s: node 7 does not answer"
+        f"the same 1 time more in 60 s, the last at {last}: node 7 does not answer"
     ]
     assert limit.repeated(180) == []
     assert limit.admits(warning("node 7 does not answer"), 181), "it was over, and begins anew"
