@@ -13,7 +13,7 @@ from state.layouts import FRESH
 from streaming.process.closeable import Closeable
 from streaming.settings import Settings
 from streaming.systems import input_ids, input_side, validate_all
-from streaming.transport.checkpoint import describe_exchanged
+from streaming.transport.checkpoint import describe_exchanged, place_of
 from streaming.transport.errors import ADOPT, NoAnswer, StartError, TopicsWrong
 from streaming.transport.side import Progress
 
@@ -47,7 +47,7 @@ def find_problem(
     problem = describe_exchanged(ids, now)
     if problem is None and not is_checkpoint_there():
         return (
-            f"the checkpoint {settings.spark.checkpoint} was deleted or replaced under the running controller: remove what is "
+            f"the checkpoint {place_of(settings.spark.checkpoint)} was deleted or replaced under the running controller: remove what is "
             f"there now and bring it back; where more was published meanwhile, the start needs {ADOPT}; or start over with {FRESH}"
         )
     return problem

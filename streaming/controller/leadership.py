@@ -22,7 +22,7 @@ from streaming.controller.environment import Changed, EnvironmentMonitor, find_p
 from streaming.controller.health import Health
 from streaming.controller.metrics import Metrics
 from streaming.controller.query_loop import QueryLoop
-from streaming.controller.rivals import describe_last, describe_rival, hear_leader
+from streaming.controller.rivals import describe_last, describe_rival, hear_leader, refuse_company
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.spark.checkpoint import CheckpointDirectory
@@ -138,6 +138,9 @@ class Leading:
         batches = BatchPublisher(publisher, self.metrics, settings.topics, forget_after_s=forget_after_s)
         self.duty.lead(begun.epoch, lambda: batches.newest_batch_id)
         self.beats.beat_now()
+        refuse_company(
+            settings, epoch=begun.epoch
+        )  # again: two that started together hear each other only now
         self.health.lead()
         self.metrics.show(families.LEADER, controller.name, value=1)
         with refuse_errors(settings):

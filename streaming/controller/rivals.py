@@ -42,10 +42,14 @@ def hear_leader(settings: Settings) -> Beat | None:
     return _hear(settings, lambda name: name == settings.controller.name)
 
 
-def refuse_company(settings: Settings) -> None:
-    """Raises ``Refused`` where a controller of another name leads on the same topics: executors would carry out what both decide."""
+def refuse_company(settings: Settings, *, epoch: int | None = None) -> None:
+    """Raises ``Refused`` where a controller of another name leads on the same topics: executors would carry out what both decide.
+
+    One that leads itself, since ``epoch``, only gives way to one that began before it.
+    """
     name = settings.controller.name
-    if (other := _hear(settings, lambda each: each != name)) is not None:
+    other = _hear(settings, lambda each: each != name)
+    if other is not None and (epoch is None or (other.epoch, other.name) < (epoch, name)):
         raise Refused(
             f'controller "{name}" does not start: controller "{other.name}" runs on the same topics ({leader_text(other)}), and '
             f"both would decide the same clusters. Stop that one; or give this one topics of its own in [topics]: {settings.topics.beats} "

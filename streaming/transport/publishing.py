@@ -132,7 +132,7 @@ class Checkpoint:
 
     def __str__(self) -> str:
         if self.query_id is None:
-            return f"{self.location} is new (it holds no query)"
+            return f"{self.location} holds no query"
         newest = "no batch yet" if self.last_batch_id is None else f"batch {self.last_batch_id} as its newest"
         return f"{self.location} belongs to query {self.query_id} and has {newest}"
 
@@ -223,9 +223,10 @@ def _disagreement(marker: Marker | None, checkpoint: Checkpoint) -> str | None:
 
 
 def _start_refusal(problem: str, marker: Marker | None, checkpoint: Checkpoint, name: str) -> str:
+    adopt = "" if checkpoint.query_id is None else f"; or with {ADOPT}"  # there is nothing to adopt
     return (
         f'controller "{name}" does not start: {problem}. {_describe(marker)}; {checkpoint}. '
-        f"Going on could repeat or lose actions. Correct spark.checkpoint, or put the matching checkpoint back; or start with {FRESH}; or with {ADOPT}."
+        f"Going on could repeat or lose actions. Correct spark.checkpoint, or put the matching checkpoint back; or start with {FRESH}{adopt}."
     )
 
 
@@ -242,7 +243,7 @@ def superseded_error(name: str, *, epoch: int) -> Fenced:
     """The error of a controller's publisher when a newer controller of its name has claimed a higher epoch."""
     return Fenced(
         f'another controller called "{name}" has taken over (this one has epoch {epoch}): this '
-        "process ends. To run two controllers side by side, give each its own [controller] name."
+        "process ends. To run two controllers side by side, give each a controller.name, [topics] and a checkpoint of its own."
     )
 
 

@@ -104,6 +104,24 @@ def test_a_newcomer_that_is_refused_leaves_the_running_controller_running(stage:
 
 
 @pytest.mark.slow
+def test_of_two_controllers_that_start_together_on_the_same_topics_one_ends(stage: Stage):
+    config = stage.settings()
+    stage.create_topics()
+    asked = (*TRIMTAB, "run", "--config", str(config), "--from", "earliest")
+    other = ("--name", "night", "--checkpoint", str(stage.directory / "other"))
+    with (
+        Child(asked, stage.directory / "first.log") as first,
+        Child((*asked, *other), stage.directory / "second.log") as second,
+    ):
+        both = (first, second)
+        until(lambda: any(each.process.poll() is not None for each in both), what="the end of one")
+        ended, running = both if first.process.poll() is not None else (second, first)
+        assert ended.wait() == REFUSED
+        assert "runs on the same topics" in ended.output
+        until(lambda: "running, set to mode" in running.output, what="the other to run", running=[running])
+
+
+@pytest.mark.slow
 def test_a_checkpoint_that_is_not_on_a_disk_is_handed_over(stage: Stage, warm: Warm):
     """A file system of Hadoop's that trimtab does not take for a disk, although it keeps its files on one."""
     mount = f'"spark.hadoop.fs.viewfs.mounttable.store.link./disk" = "file://{stage.directory}"'

@@ -244,3 +244,12 @@ def test_pieces_hold_every_record_in_its_place(batch: list[OutboundRecord], most
         for piece in cut
     )
     assert all(cut)
+
+
+@pytest.mark.parametrize(("checkpoint", "offers_adopt"), [(at("q", 3), True), (at(None, None), False)])
+def test_a_start_that_is_refused_offers_to_adopt_a_checkpoint_only_where_there_is_one(
+    checkpoint: Checkpoint, *, offers_adopt: bool
+):
+    with pytest.raises(CheckpointMismatch, match="start with --fresh") as refused:
+        started(OUT, checkpoint)
+    assert ("--adopt" in str(refused.value)) is offers_adopt

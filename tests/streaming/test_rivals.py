@@ -139,6 +139,16 @@ def test_a_controller_does_not_start_where_one_of_another_name_leads_on_its_topi
     assert 'controller "other" runs on the same topics (a:1, since 2027-01-15' in refused.value.message
 
 
+@pytest.mark.parametrize(("epoch", "gives_way"), [(0, False), (1_900_000_000, True)])
+def test_of_two_that_started_together_the_one_that_led_first_goes_on(
+    monkeypatch: pytest.MonkeyPatch, epoch: int, *, gives_way: bool
+):
+    other = beat(name="other")
+    heard(monkeypatch, [other], [msgspec.structs.replace(other, at="later")])
+    with pytest.raises(Refused, match="topics of its own") if gives_way else nullcontext():
+        refuse_company(SETTINGS, epoch=epoch)
+
+
 @pytest.mark.parametrize(
     ("last", "said"),
     [
