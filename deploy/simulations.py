@@ -1,7 +1,7 @@
 """``docs/understand/simulations.md``: what the policies do to simulated fleets, on seeds that were not used to develop them.
 
 ``python -m deploy.simulations`` runs every scenario and writes the page; it takes some minutes. ``--only POLICY`` plays one policy and puts its
-rows into the score card; the other figures stay. This module also has the text around the figures.
+rows into the page; the figures of others stay. This module also has the text around the figures.
 """
 
 import argparse
@@ -261,6 +261,11 @@ def main() -> None:
     else:
         figures = card(_play(scenarios, [_candidate(only)]))
         text = with_rows(PAGE.read_text(encoding="utf-8"), only, figures)
+        if only in _VARIED_POLICIES:
+            head, _, after = text.rpartition(f"### {only}\n")
+            _, more, tail = after.partition("\n### ")
+            text = head + "\n".join(_vary([_candidate(only)])) + more + tail
+            text = text.rstrip() + "\n"
     PAGE.write_text(text, encoding="utf-8")
     print(f"{PAGE} written")
 
