@@ -2,7 +2,7 @@
 
 ``--only hot-broker/trimtab-fleet-planner/1`` runs one cell (any part may be left out: ``hot-broker``). A row is added to
 ``tests/compare/results.ndjson`` after each run, so a series can be ended and goes on later; ``--again`` runs a cell anew and replaces its
-row. ``--at-once 2`` runs that many at a time, each in a network of its own, and every row says so. A run takes up to eight minutes; it
+row. ``--at-once 2`` runs that many at a time, each in a network of its own, and every row says so. A run takes eleven minutes; it
 needs Linux, root, Java 17 and a machine that does nothing else.
 """
 

@@ -45,7 +45,7 @@ For whoever chooses a balancer: what Pulsar's own balancers and trimtab did to t
 clients felt. Everything on this page was written by a program from `tests/compare/results.ndjson`; each figure can be measured again.
 
 ```sh
-sudo make compare ONLY=hot-broker/trimtab-fleet-planner/1   # one cell, in up to eight minutes; its row is replaced
+sudo make compare ONLY=hot-broker/trimtab-fleet-planner/1   # one cell, in eleven minutes; its row is replaced
 sudo make compare                                            # all that has no row yet
 .venv/bin/python -m tests.compare --page                     # this page anew from the rows
 ```
@@ -60,9 +60,9 @@ sudo make compare                                            # all that has no r
   and above which a bundle is cut, are a {MESSAGE_PARTS}th (messages) or a {BYTE_PARTS}th (bytes) of the defaults, because these brokers
   carry some hundred messages a second. Times for which a bundle or broker is left alone are a {TIME_PARTS}th, so that they fit into a run. Pulsar's shedding interval and trimtab's
   rounds stay at one minute, and hit counts stay.
-* The cluster is calm for a minute and a half, then something happens, and the next five minutes are judged.
+* The cluster is calm for a minute and a half, then something happens, and the next eight minutes are judged.
 * **Balanced**: all brokers are at most {SPREAD_POINTS:g} points of usage apart, as means over half a minute, until the end. *Rates within
-  {100 * SPREAD_RATIO:g} %*: no broker's message rate is farther from the mean. A dash: not within the five minutes.
+  {100 * SPREAD_RATIO:g} %*: no broker's message rate is farther from the mean. A dash: not within the eight minutes.
 * **Publish latency** is from the client's call to the broker's answer. *Gap* is the longest time in which a consumer got nothing.
   *Redelivered* are messages that a consumer had, and had not yet acknowledged, when its bundle moved: Pulsar delivers at least once. The
   namespace deduplicates. *CPU* is of trimtab's controller, collector and executor, as a share of one core; Pulsar's balancers run inside
@@ -71,7 +71,9 @@ sudo make compare                                            # all that has no r
 ## What it cannot show
 
 * Some hundred messages a second on one host are not a production cluster: an unload here closes a handful of topics, not thousands.
-* Five minutes favour whoever acts early; a balancer that needs eight rounds (AvgShedder's low threshold) has no time to.
+* Eight minutes favour whoever acts early; a balancer that needs eight rounds (AvgShedder's low threshold) hardly has time to.
+* trimtab has watched the cluster for only two rounds when something happens, and knows little of its noise: a controller that has run
+  for an hour is sure some rounds earlier.
 * CPU, memory and disks play no part; with them the balancers would see other usage.
 * Two seeds are few: a difference of one unload, or of one minute, is noise.
 """
