@@ -176,27 +176,27 @@ def change_each(request: Request, edit_of: EditOf) -> list[Planned]:
         for cluster in _choose(request, stands, known)
     ]
     input_side(settings).append(settings.topics.control, [(event.cluster, event.value) for event in events])
-    after = read_control(settings)
-    check_written(events, before, after)
-    check_taken(events, find_standings(after, source, systems))
-    for event in events:
-        refused = stands.get(event.cluster, Standing()).refused
-        if refused is not None:
-            click.echo(
-                f"{event.cluster}: this changes the event before the newest one, because the controller refused the newest: {refused}",
-                err=True,
-            )
-        click.echo(change_text(event), nl=False)
-    if request.wait:
-        with waiting(
-            "the next round obeys it; `trimtab policy show` shows what stands, and the opposite command takes it back"
-        ):
-            rounds = _wait_until_obeyed(settings, events)
-        for obeyed in rounds:
-            data = obeyed.data
-            click.echo(
-                f"{obeyed.cluster}: obeyed since round {data.round}, which ended at {time_text(data.end, is_exact=True)}"
-            )
+    with waiting(
+        "the next round obeys it; `trimtab status` shows what is in force, and the opposite command, such as `resume`, `policy unset` "
+        "or `maintenance end`, takes it back"
+    ):
+        after = read_control(settings)
+        check_written(events, before, after)
+        check_taken(events, find_standings(after, source, systems))
+        for event in events:
+            refused = stands.get(event.cluster, Standing()).refused
+            if refused is not None:
+                click.echo(
+                    f"{event.cluster}: this changes the event before the newest one, because the controller refused the newest: {refused}",
+                    err=True,
+                )
+            click.echo(change_text(event), nl=False)
+        rounds = _wait_until_obeyed(settings, events) if request.wait else []
+    for obeyed in rounds:
+        data = obeyed.data
+        click.echo(
+            f"{obeyed.cluster}: obeyed since round {data.round}, which ended at {time_text(data.end, is_exact=True)}"
+        )
     return events
 
 

@@ -229,6 +229,10 @@ def plan_command(
         raise WrongUse(
             "--apply needs --bootstrap or --cluster, and no --batches: apply them one by one, each from its own file"
         )
+    if recovering and batches is not None:
+        raise WrongUse(
+            "--batches needs no --recovering: a broker that is back fetches all that it missed at once"
+        )
     make = partial(_make_and_print, rule=rule, batches=batches, form=form)
     given, request = _read_request(file)
     not_set: list[str] = []
@@ -303,7 +307,13 @@ def _plan_on_cluster(
     with raised_as(Refused, ClusterError), cluster_of(target, cluster=name) as kafka:
         given = {row.where for row in request.partitions}
         behind = (
-            [row for row in recovery_rows(kafka, recovering) if row.where not in given] if recovering else []
+            [
+                row
+                for row in recovery_rows(kafka, recovering, tell=partial(click.echo, err=True))
+                if row.where not in given
+            ]
+            if recovering
+            else []
         )
         request = replace(request, partitions=[*request.partitions, *behind])
         found = survey(kafka, request, recovering=recovering, interval_s=interval_s)

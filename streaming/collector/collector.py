@@ -180,8 +180,8 @@ class Collector(ABC):
         self._begun = Sign(
             "loop", lambda age_s: f"the last sweep was begun {age_s:.0f} s ago", max(_BEGIN_S_MAX, fresh_s)
         )
-        self._swept = Sign("sweep", lambda age_s: f"the last complete sweep ended {age_s:.0f} s ago", fresh_s)
-        never_swept = Sign("sweep", lambda _: "no complete sweep yet", within_s=-1.0)
+        self._swept = Sign("sweep", lambda age_s: f"the last sweep ended {age_s:.0f} s ago", fresh_s)
+        never_swept = Sign("sweep", lambda _: "no sweep yet", within_s=-1.0)
         self._heartbeat = Heartbeat(self._begun, never_swept)
         self._problem = "no sweep yet"
         self._refusal: Exception | None = None

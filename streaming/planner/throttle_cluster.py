@@ -61,9 +61,14 @@ class Survey:
     """Those that are to recover and are away: the rates of the leaders hold them back, and one of their own would come too late."""
 
 
-def recovery_rows(kafka: KafkaCluster, brokers: Collection[int]) -> list[PartitionRow]:
-    """The partitions of which a broker has a replica that is out of sync. Raises ``BadRequest`` where one of them has none."""
-    states, registered = kafka.partitions(None), kafka.brokers()
+def recovery_rows(
+    kafka: KafkaCluster, brokers: Collection[int], *, tell: Callable[[str], object] = lambda _: None
+) -> list[PartitionRow]:
+    """The partitions of which a broker has a replica that is out of sync; ``tell`` gets a line for a broker that has none.
+
+    Raises ``BadRequest`` where none of the brokers has one, or one is not of the cluster.
+    """
+    states, registered, idle = kafka.partitions(None), kafka.brokers(), list[str]()
     for broker in sorted(brokers):
         has_any = any(broker in state.replicas for state in states.values())
         if not has_any and broker not in registered:
@@ -72,7 +77,11 @@ def recovery_rows(kafka: KafkaCluster, brokers: Collection[int]) -> list[Partiti
             )
         if not any(_is_behind(broker, state) for state in states.values()):
             why = "all its replicas are in sync" if has_any else "no partition has a replica on it"
-            raise BadRequest(f"--recovering {broker}: nothing is to be fetched, because {why}")
+            idle.append(f"--recovering {broker}: nothing is to be fetched, because {why}")
+    if len(idle) == len(set(brokers)):
+        raise BadRequest("; ".join(idle))
+    for each in idle:
+        tell(each)
     return [
         PartitionRow(topic=topic, partition=number, replicas=list(state.replicas))
         for (topic, number), state in sorted(states.items())
@@ -142,10 +151,7 @@ def _misfit(
     sources = set(state.replicas) - set(() if move is None else move.adding)
     strangers = sorted(set(row.target) - sources - alive.keys())
     if strangers:
-        return (
-            f"broker {show(map(str, strangers))} of the target is not in the cluster, "
-            f"which has {show(map(str, sorted(alive)), 10)}"
-        )
+        return f"broker {show(map(str, strangers))} of the target is down, or there is none; up are {show(map(str, sorted(alive)), 10)}"
     if move is not None and set(move.target) != set(row.target):
         return (
             f"already being reassigned, to {list(move.target)} and not to {row.target}; "

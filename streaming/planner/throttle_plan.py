@@ -79,8 +79,18 @@ def make_plan(checked: Checked, rule: RateRule, *, batches: BatchPlan | None = N
         per_broker=per_broker,
         batches=batches,
         late=late,
-        warnings=(*checked.notes, *_warnings(checked, needs), *late),
+        warnings=(*checked.notes, *_warnings(checked, needs), *_describe_doubt(batches, rule), *late),
     )
+
+
+def _describe_doubt(batches: BatchPlan | None, rule: RateRule) -> Iterator[str]:
+    if batches is None or rule.deadline_s is None:
+        return
+    if rule.is_in_time(batches.total_s, ends=batches.ends) is None:
+        yield (
+            "it is unknown whether all batches together keep the deadline, because it is not known how much some have to copy: the "
+            "others are planned as if each had all of that time"
+        )
 
 
 def _describe_late(totals_s: Mapping[str, float | None], rule: RateRule) -> Iterator[str]:

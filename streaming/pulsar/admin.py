@@ -14,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from policies.splitting.ranges import Bundle, BundleRange, position_of
+from policies.wording import counted
 from state.facts import SPLIT_ALGORITHM
 from streaming.pulsar.http import AdminError, HttpClient, Method, addresses
 from streaming.settings.targets import PulsarTarget
@@ -288,4 +289,8 @@ class PulsarAdmin:
                 if error.failure not in {"unreachable", "untrusted"}:
                     raise
                 errors.append(error)
+        if len(errors) > 1:
+            errors[0].advise(
+                f"{counted(len(errors) - 1, 'other broker')} of the cluster did not answer either"
+            )
         raise errors[0]

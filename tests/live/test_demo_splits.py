@@ -109,8 +109,9 @@ def test_a_split_that_no_longer_fits_is_skipped_with_the_reason():
 
 def test_the_shipped_settings_split_the_hot_bundle_and_move_its_children_like_any_other():
     story, _ = play(120)
-    first = story.decisions[0]
+    first = splits_in(story)[0]
     assert isinstance(first.action, Split)
+    assert first.action.round == story.decisions[0].action.round
     assert first.action.bundle == HOT_BUNDLE
     assert first.fate == "split"
     assert first.plan is not None

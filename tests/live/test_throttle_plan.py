@@ -121,7 +121,7 @@ def test_a_planned_throttle_is_merged_with_what_is_there(brokers: LocalKafka, ad
 UNFIT = [
     (proposal(1, 3, topic="nowhere"), "nowhere-0: the cluster has no topic 'nowhere'"),
     (proposal(1, 3, partition=7), "mv-7: topic 'mv' has partitions 0 to 1"),
-    (proposal(1, 9, partition=1), "mv-1: broker 9 of the target is not in the cluster, which has 1, 2, 3"),
+    (proposal(1, 9, partition=1), "mv-1: broker 9 of the target is down, or there is none; up are 1, 2, 3"),
     (
         proposal(1, 3, partition=1, log_size_bytes=2**62),
         "broker 3 would receive 4.6 EB and",

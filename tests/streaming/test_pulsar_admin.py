@@ -48,6 +48,7 @@ def test_if_nobody_answers_it_names_the_address_of_the_settings_not_one_found_be
     with pytest.raises(AdminError, match=entry.url) as raised:
         admin.brokers("c")
     assert found.url not in str(raised.value)
+    assert "; 1 other broker of the cluster did not answer either" in str(raised.value)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["a broker's id", "another name"])

@@ -107,6 +107,7 @@ def test_batches_of_an_unknown_size_do_not_say_whether_they_keep_the_deadline():
     rows = [{**GOOD, "log_size_bytes": None}, {**GOOD, "partition": 1}]
     found: Any = answer(rows, "--deadline", "3600", "--batches", "2")
     assert (found["batches"]["total_s"], found["batches"]["deadline_met"]) == (None, None)
+    assert any("unknown whether all batches together keep the deadline" in each for each in found["warnings"])
 
 
 def test_decimal_headroom_is_exact():

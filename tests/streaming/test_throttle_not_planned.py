@@ -220,6 +220,20 @@ def test_a_broker_that_is_back_is_planned_with_what_it_lacks_by_its_offsets():
     )
 
 
+def test_of_brokers_that_are_back_one_in_sync_is_named_and_the_others_are_planned():
+    cluster, told = cast("KafkaCluster", Cluster(1, 2, states={0: at(1, 2, 3)})), list[str]()
+    rows = recovery_rows(cluster, [1, 3], tell=told.append)
+    assert [row.name for row in rows] == ["t-0"]
+    assert told == ["--recovering 1: nothing is to be fetched, because all its replicas are in sync"]
+
+
+def test_what_a_broker_missed_cannot_be_fetched_in_batches():
+    command = ["throttle", "plan", "--recovering", "3", "--bootstrap", "b:1", "--batches", "2"]
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 2
+    assert "fetches all that it missed at once" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("broker", "why"),
     [
@@ -245,7 +259,7 @@ def test_only_brokers_that_gain_a_replica_have_to_be_alive():
     assert found.checked.reassignment.copies.names() == ["t-0", "t-1"]
     ((name, reason),) = found.checked.not_planned
     assert name == "t-2"
-    assert reason == "broker 3 of the target is not in the cluster, which has 1, 2, 4"
+    assert reason == "broker 3 of the target is down, or there is none; up are 1, 2, 4"
     assert cluster.asked == {1, 2, 4}
     assert set(found.unreachable) == {3}
     assert any("broker 3 does not answer: it is down" in note for note in found.checked.notes)
@@ -281,7 +295,7 @@ def test_the_exit_code_of_apply_says_whether_a_rate_that_is_needed_could_not_be_
 def test_a_running_move_to_a_broker_that_died_is_named_before_anything_is_measured():
     running = {0: RunningMove(replicas=(1, 2, 3), adding=(3,), removing=(2,))}
     cluster = Cluster(1, 2, states={0: at(1, 2, 3)}, running=running)
-    with pytest.raises(BadRequest, match="t-0: broker 3 of the target is not in the cluster"):
+    with pytest.raises(BadRequest, match="t-0: broker 3 of the target is down, or there is none"):
         cluster.survey([1, 3])
     assert cluster.waited_s == []
 

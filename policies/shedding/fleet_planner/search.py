@@ -171,8 +171,7 @@ def search(view: RoundView, levels: Levels, cold: Ints, settings: FleetPlannerSe
             found.is_cut, best = True, move
             move = _best_move(fleet, sources, shares, rules, hot, receivers, left)
             if move is None or move.falls_points < FILLS_RATIO * best.falls_points:
-                fleet.may_give[hot] = False
-                continue
+                break
         left -= float(shares[move.bundle])
         _apply(fleet, sources[hot], move)
         if rules is not None:
