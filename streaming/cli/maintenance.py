@@ -155,7 +155,7 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
         drained.update(found)
         if known is not None and is_without_receiver(found, known, stands):
             click.echo(
-                f"{cluster}: no broker is left to receive a bundle: all of the newest round are drained or under maintenance",
+                f"{cluster}: no broker is left to receive a bundle: every broker of the newest round is drained or under maintenance",
                 err=True,
             )
         return begin_drain(found, window)

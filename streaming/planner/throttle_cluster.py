@@ -444,7 +444,8 @@ def _near_rates(
 ) -> dict[BrokerRole, int]:
     """Rates that are set, differ from the planned ones by less than is ever written again, and still let the copies end.
 
-    Two measurements of the same write rate differ by as much. A rate that somebody asks for, and a limit, are exact.
+    Two measurements of the same write rate differ by as much. A rate that somebody asks for, and a limit, are exact; with a deadline a
+    lower rate would miss it.
     """
     if plan.rule.fixed_bytes_per_s is not None:
         return {}
@@ -455,6 +456,7 @@ def _near_rates(
         if rate is None or set_already is None or set_already == rate:
             continue
         is_allowed = set_already > (minimums.get(role) or 0) and (cap is None or set_already <= cap)
+        is_allowed &= plan.rule.deadline_s is None or set_already > rate
         if is_allowed and not is_another(set_already, rate, up=True, down=True):
             near[role] = set_already
     return near

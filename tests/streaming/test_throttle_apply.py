@@ -91,6 +91,7 @@ def test_rates_that_are_near_are_replaced_where_that_is_asked_for():
         pytest.param(7_999_999, RateRule(headroom_ratio=Fraction(1, 100)), id="below the minimum"),
         pytest.param(PLANNED + 2, RateRule(caps=Caps(default_bytes_per_s=PLANNED + 1)), id="above the cap"),
         pytest.param(PLANNED + 2, RateRule(fixed_bytes_per_s=PLANNED), id="asked for exactly"),
+        pytest.param(PLANNED - 2, RateRule(deadline_s=Fraction(10**6)), id="too slow for a deadline"),
     ],
 )
 def test_a_rate_that_the_plan_does_not_allow_is_kept_and_nothing_is_set(there: int, rule: RateRule):
