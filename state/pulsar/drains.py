@@ -201,11 +201,11 @@ class _Desk:
 
     def _place_of(self, leaving: _Leaving) -> int | Refusal:
         """The broker row that a bundle goes to, or why it stays for now."""
+        if leaving.bundle in self._shown:
+            return self._shown[leaving.bundle]
         code = int(self._codes[leaving.row])
         if code != masks.OPEN:
             return masks.MASK_REASONS[code], masks.MASK_REASONS[code]
-        if leaving.bundle in self._shown:
-            return self._shown[leaving.bundle]
         hold = self._admission.hold_leaving(leaving.rules_row)
         if hold is not None:
             return hold.reason, hold.detail

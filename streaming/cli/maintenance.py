@@ -148,11 +148,17 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
     With --wait it goes on to show how far the drain is, round by round, until the brokers are empty.
     """
     window = MaintenanceWindow(since=datetime.now(UTC), who=request.who, why=request.why)
-    moving, drained = [], set[str]()
+    pretending, drained = set[str](), set[str]()
 
     def edit_of(cluster: str, known: KnownCluster | None, stands: ControlData) -> Edit:
         found = brokers_of(cluster, brokers, known, stands, force=request.force)
         drained.update(found)
+        if is_dry_run(stands, known, request.settings.controller.mode):
+            pretending.add(cluster)
+            click.echo(
+                f"{cluster}: it is in dry-run, so nothing will move; the unloads are only shown "
+                "(`trimtab mode act` lets it act)"
+            )
         if known is not None and is_without_receiver(found, known, stands):
             click.echo(
                 f"{cluster}: no broker is left to receive a bundle: every broker of the newest round is drained or under maintenance",
@@ -160,14 +166,7 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
             )
         return begin_drain(found, window)
 
-    for event in change_each(request, edit_of):
-        if is_dry_run(event, request.settings.controller.mode):
-            click.echo(
-                f"{event.cluster}: it is in dry-run, so nothing will move; the unloads are only shown "
-                "(`trimtab mode act` lets it act)"
-            )
-        else:
-            moving.append(event)
+    moving = [event for event in change_each(request, edit_of) if event.cluster not in pretending]
     if request.wait and moving:
         with waiting(
             "the drain goes on; `trimtab status` shows how far it is, and `trimtab maintenance end` ends it"
@@ -175,9 +174,10 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
             _follow_drains(request.settings, moving, drained)
 
 
-def is_dry_run(event: Planned, own: Mode) -> bool:
+def is_dry_run(stands: ControlData, known: KnownCluster | None, own: Mode) -> bool:
     """Whether the cluster only shows what it would do; by the mode of the settings read here where the controller's is not known."""
-    return (event.after.mode or (own if event.configured is None else event.configured.mode)) == "dry-run"
+    configured = None if known is None else known.configured
+    return (stands.mode or (own if configured is None else configured.mode)) == "dry-run"
 
 
 def _require_something(brokers: tuple[str, ...], namespaces: tuple[str, ...]) -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from state.outputs import (
+    Configured,
     DrainRow,
     Finding,
     LeftRow,
@@ -30,7 +31,7 @@ from streaming.cli.operate import configured_edit, mode_edit, pause_edit, resume
 from streaming.cli.request import KnownCluster, change_text, overlay_text
 from streaming.cli.summaries import drain_line, left_lines, maintenance_lines, own_lines
 from streaming.process.exits import WrongUse
-from tests.streaming.controlling import ASKED, KNOWN, NOW, NOW_MS, data_of, planned, stands
+from tests.streaming.controlling import ASKED, NOW, NOW_MS, data_of, planned, stands
 from tests.streaming.controlling import SETTINGS as SOURCE
 from tests.streaming.summaries import ROUND, section
 
@@ -151,10 +152,12 @@ def test_a_kafka_cluster_refuses_them_by_name(edit: Edit):
 
 
 def test_a_drain_in_dry_run_is_known_by_the_controllers_mode_and_by_the_own_one_only_without_it():
-    assert is_dry_run(planned(DRAIN, settings=KNOWN), "act")
-    assert not is_dry_run(planned(DRAIN, planned(mode_edit("act")).value, settings=KNOWN), "dry-run")
-    assert not is_dry_run(planned(DRAIN), "act")
-    assert is_dry_run(planned(DRAIN), "dry-run")
+    configured = Configured(mode="dry-run", approval="none", settings_digest="")
+    known = KnownCluster(system="pulsar", configured=configured)
+    assert is_dry_run(ControlData(), known, "act")
+    assert not is_dry_run(ControlData(mode="act"), known, "dry-run")
+    assert not is_dry_run(ControlData(), None, "act")
+    assert is_dry_run(ControlData(), KnownCluster(system="pulsar"), "dry-run")
 
 
 def test_what_stands_is_shown_with_its_end_and_reason():

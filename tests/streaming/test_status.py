@@ -181,6 +181,10 @@ def test_a_broker_paired_with_itself_is_near_nothing():
         ),
         ({"brokers_failed": {"b3": "timeout"}}, "3 reporting, b3 failed (timeout)"),
         (
+            {"usage": None, "brokers_excluded": ["b1", "b2", "b3"]},
+            "3 reporting, b1, b2, b3 excluded from balancing\n",
+        ),
+        (
             {"other_balancers": others(shedding=["b1", "b2"], unknown=["b3"])},
             (
                 "  balancers   Pulsar's own shedding is on at b1, b2\n"

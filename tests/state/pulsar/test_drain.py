@@ -386,6 +386,8 @@ def test_what_holds_the_round_holds_its_drains(options: dict[str, Any], outcomes
     assert found.moves == []
 
 
+FLYING = ledger_of(decision(bundle=A, expires_ms=END_MS + 1, dry_run=True, is_watched=False))
+"""A dry-run has just shown an unload of A."""
 SHOWN = ledger_of(decision(bundle=A, expires_ms=END_MS - 1, dry_run=True, is_watched=False))
 """A dry-run showed an unload of A long enough ago for it to have expired, and within the cooldown."""
 
@@ -407,6 +409,11 @@ def test_a_dry_run_shows_each_unload_once(options: dict[str, Any], outcome: str,
     assert all(each.dry_run for each in found.drained.unloads)
     acting = emptied(**options)
     assert acting.outcomes[A] == "acted", "what only a dry-run did keeps nothing from leaving"
+
+
+def test_what_a_dry_run_has_only_pretended_is_not_called_in_flight() -> None:
+    found = emptied(mode="dry-run", ledger=FLYING, shadow={A: ("b1", "b3")})
+    assert (found.outcomes[A], found.details[A]) == ("dry-run", "the dry-run has moved it to b3")
 
 
 def test_what_a_dry_run_has_shown_is_said_before_what_holds_the_round() -> None:
