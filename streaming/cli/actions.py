@@ -315,15 +315,16 @@ def why_text(action: Action, summary: RoundSummary | None, *, missing: str, answ
     ]
     if summary is None:
         return text_of([*lines, "", missing])
-    others, what = [each for each in summary.actions if each != action.id], "actions"
-    others_count = summary.actions_count - 1
+    lines += ["", f"The round: {summary.reason}", *circumstances_lines(summary)]
+    lines += looked_at_lines(summary, but=action.subject)
     if data.proposal:
         waiting = [] if summary.approval is None else summary.approval.open
         others = [row.id for row in waiting if row.round == data.round and row.id != action.id]
-        others_count, what = len(others), "proposals"
-    lines += ["", f"The round: {summary.reason}", *circumstances_lines(summary)]
-    lines += looked_at_lines(summary, but=action.subject)
-    return text_of([*lines, "", f"Other {what} of the round: {all_names(others, others_count) or 'none'}"])
+        named = f"proposals of the round: {all_names(others, len(others)) or 'none'}"
+    else:
+        others = [each for each in summary.actions if each != action.id]
+        named = f"actions of the round: {all_names(others, summary.actions_count - 1) or 'none'}"
+    return text_of([*lines, "", f"Other {named}"])
 
 
 def _sides(action: Action, summary: RoundSummary | None) -> Iterator[str]:

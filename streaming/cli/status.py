@@ -503,11 +503,11 @@ def _brokers(data: RoundSummary) -> str:
 def _whole_usage(data: RoundSummary) -> Iterator[str]:
     """Usage of the brokers, and which of them it leaves out."""
     apart = data.brokers_excluded
-    if data.usage is None and apart:
-        yield f"{join_names(apart)} excluded from balancing"
     if data.usage is not None:
         without = f" without {join_names(apart)}, excluded from balancing" if apart else ""
         yield f"{_usage(data.usage)}{without}"
+    elif apart:
+        yield f"{join_names(apart)} excluded from balancing"
 
 
 def _usage(usage: UsageSummary) -> str:

@@ -306,16 +306,9 @@ def _plan_on_cluster(
 
     with raised_as(Refused, ClusterError), cluster_of(target, cluster=name) as kafka:
         given = {row.where for row in request.partitions}
-        behind = (
-            [
-                row
-                for row in recovery_rows(kafka, recovering, tell=partial(click.echo, err=True))
-                if row.where not in given
-            ]
-            if recovering
-            else []
-        )
-        request = replace(request, partitions=[*request.partitions, *behind])
+        behind = recovery_rows(kafka, recovering, tell=partial(click.echo, err=True))
+        partitions = [*request.partitions, *(row for row in behind if row.where not in given)]
+        request = replace(request, partitions=partitions)
         found = survey(kafka, request, recovering=recovering, interval_s=interval_s)
         plan = make(found.checked)
         not_set: list[str] = []

@@ -19,8 +19,6 @@ from state.outputs import rfc3339
 from streaming.contract.messages import LoadReportMessage, TickMessage, type_of
 from streaming.controller.recording import PREFIX, BadRecording, decode_recorded
 
-_MARKS = {"trimtab_record", "specversion"}
-"""A line of a recording, and an event, has one of these fields."""
 FAST = 12
 """How much faster ``--fast`` is: a minute becomes five seconds."""
 
@@ -42,7 +40,7 @@ def shift_to(lines: Iterable[bytes], start_ms: int, *, speed: float) -> Iterator
     first_ms, newest_ms, is_recording = None, start_ms, False
     for number, line in enumerate(lines, 1):
         if not is_recording and line.strip():
-            if not _MARKS & (_event_of(line) or {}).keys():
+            if not line.startswith(PREFIX) and "specversion" not in (_event_of(line) or {}):
                 raise BadRecording(
                     f"line {number}, the first, holds no event: give a file of `trimtab record`, or of events as lines"
                 )

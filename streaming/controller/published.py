@@ -96,14 +96,9 @@ class OutputLog:
             )
         else:
             about["action_id"] = event.id
-            is_proposal = getattr(data, "proposal", False) is True
-            shown = (
-                " (a proposal: it waits for `trimtab approve`)"
-                if is_proposal
-                else " (dry-run)"
-                if data.dry_run
-                else ""
-            )
+            shown = " (dry-run)" if data.dry_run else ""
+            if getattr(data, "proposal", False) is True:
+                shown = " (a proposal: it waits for `trimtab approve`)"
             text = "%s, round %d: %s %s%s: %s"
             _OUTPUTS_LOG.info(
                 text, data.cluster, data.round, event.type, event.id, shown, data.reason, extra=about

@@ -39,7 +39,7 @@ def find_leader(settings: Settings, *, above: int = 0, wait_s: float = 0.0) -> B
 
 def hear_leader(settings: Settings) -> Beat | None:
     """The process that leads under this name, if a new beat of it comes: the last one may be that of a process that was killed."""
-    return _hear(settings, lambda name: name == settings.controller.name)
+    return _hear(settings, lambda beat: beat.name == settings.controller.name)
 
 
 def refuse_company(settings: Settings, *, epoch: int | None = None) -> None:
@@ -48,8 +48,11 @@ def refuse_company(settings: Settings, *, epoch: int | None = None) -> None:
     One that leads itself, since ``epoch``, only gives way to one that began before it.
     """
     name = settings.controller.name
-    other = _hear(settings, lambda each: each != name)
-    if other is not None and (epoch is None or (other.epoch, other.name) < (epoch, name)):
+
+    def goes_first(beat: Beat) -> bool:
+        return beat.name != name and (epoch is None or (beat.epoch, beat.name) < (epoch, name))
+
+    if (other := _hear(settings, goes_first)) is not None:
         raise Refused(
             f'controller "{name}" does not start: controller "{other.name}" runs on the same topics ({leader_text(other)}), and '
             f"both would decide the same clusters. Stop that one; or give this one topics of its own in [topics]: {settings.topics.beats} "
@@ -80,10 +83,10 @@ def _heard(settings: Settings, *, within_s: float) -> dict[str, Beat]:
     return leaders
 
 
-def _hear(settings: Settings, is_wanted: Callable[[str], bool]) -> Beat | None:
+def _hear(settings: Settings, is_wanted: Callable[[Beat], bool]) -> Beat | None:
     """The first that beats anew; None also where beats cannot be read."""
     try:
-        before = {name: beat for name, beat in _leaders(settings).items() if is_wanted(name)}
+        before = {name: beat for name, beat in _leaders(settings).items() if is_wanted(beat)}
         patience_s = max((2 * every_s(beat.session_s) for beat in before.values()), default=0.0)
         deadline = Deadline(min(patience_s, _HEAR_S_MAX))
         while not deadline.is_over:

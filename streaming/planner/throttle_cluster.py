@@ -68,6 +68,8 @@ def recovery_rows(
 
     Raises ``BadRequest`` where none of the brokers has one, or one is not of the cluster.
     """
+    if not brokers:
+        return []
     states, registered, idle = kafka.partitions(None), kafka.brokers(), list[str]()
     for broker in sorted(brokers):
         has_any = any(broker in state.replicas for state in states.values())

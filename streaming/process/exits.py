@@ -28,8 +28,8 @@ the remedy. ``trimtab doctor``: there is a problem."""
 UNREACHABLE = 6
 """Brokers, or the checkpoint's store, did not answer; a program that runs on waits ``controller.start_wait_s`` for them. Start it again."""
 NOT_ACKNOWLEDGED = 7
-"""A command with ``--wait``: its event was written, and no controller obeyed it in time or before Ctrl-C, a drain cannot end, or an approved action
-was not published; see ``trimtab status``."""
+"""A command with ``--wait``: its event was written, and no controller obeyed it in time or before Ctrl-C, a drain cannot end, or an
+approved action was not published; see ``trimtab status``."""
 NOT_FOUND = 8
 """The round, action, cluster or record that a command asked for is not there, or not there yet; the message says where to look."""
 PARTIAL = 9
