@@ -1,4 +1,4 @@
-"""The types of what a controller publishes, its canonical form and ids, and the actions for a Pulsar cluster.
+"""The types of what a controller publishes, its canonical form and ids, and the actions.
 
 Canonical is JSON in UTF-8 without white space, keys sorted. The id of an output says what is to be done.
 ``streaming.contract.published`` has the envelopes.
@@ -197,3 +197,81 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     def identity(self) -> tuple[object, ...]:
         """See ``Identified``."""
         return self.broker, self.boundaries, self.dry_run, self.proposal is True
+
+
+class Throttle(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` of a `trimtab.action.throttle.v1`: pace what a cluster copies; settings that it does not name stay."""
+
+    cluster: str
+    """Cluster, as in the envelope."""
+    round: int
+    """Number of the round that decided it."""
+    policy: str
+    """`reassignment-throttle`."""
+    trigger: str
+    """What called for it, e.g. `first-throttle`, `minimum-rose` or `finished`."""
+    reason: str
+    """One sentence for a person."""
+    evidence: dict[str, float | int | str]
+    """The numbers it was decided on, units in their names."""
+    expected: dict[str, dict[str, float]]
+    """By role, as in `leader:101`: bytes left to copy, and the seconds needed for that at these rates."""
+    precondition: dict[str, str]
+    """What must still hold: `reassignments` is `running` (something is copied) or `none` (nothing is reassigned); `planned` and
+    `unknown` require nothing."""
+    expires_at: str
+    """RFC 3339; it must not be carried out later."""
+    dry_run: bool
+    """Whether it is only shown: executors carry out no action of `trimtab.actions.dry-run`."""
+    add_leader_throttled_replicas: dict[str, str]
+    """By topic, entries to add to `leader.replication.throttled.replicas`."""
+    add_follower_throttled_replicas: dict[str, str]
+    """The same for followers."""
+    remove_leader_throttled_replicas: dict[str, str]
+    """Entries to remove; only those that trimtab added, never those of others."""
+    remove_follower_throttled_replicas: dict[str, str]
+    """The same for followers."""
+    leader_rate_bytes_per_s: dict[str, int]
+    """By broker, the `leader.replication.throttled.rate` to set, 1 or more."""
+    follower_rate_bytes_per_s: dict[str, int]
+    """The same for followers."""
+    clear_leader_rates: list[int]
+    """Brokers whose rate is taken off: the rate that was there before ours comes back."""
+    clear_follower_rates: list[int]
+    """The same for followers."""
+    disk_rate_bytes_per_s: dict[str, int]
+    """By broker, the `replica.alter.log.dirs.io.max.bytes.per.second` to set, 1 or more."""
+    clear_disk_rates: list[int]
+    """Brokers whose rate for moves between disks is taken off: the rate that was there before ours comes back."""
+    leader_min_bytes_per_s: dict[str, int | None]
+    """By broker that leads, the minimum that its rate must be above. Null: unknown; empty: nothing moves, or no report says what
+    moves."""
+    follower_min_bytes_per_s: dict[str, int | None]
+    """The same by broker that fetches."""
+    disk_min_bytes_per_s: dict[str, int | None]
+    """The same by broker that copies between its disks."""
+    copies: dict[str, int]
+    """Number of copies by kind: `reassignment`, `recovery`, `disk`; without those of which there are none."""
+    eta_s: float | None
+    """Seconds from the newest report until all is copied; null: unknown, or never at the present pace."""
+    bottleneck: str | None
+    """The role that finishes last, as in `leader:101`."""
+    fingerprint: str | None
+    """Fingerprint of what moves where, as `trimtab throttle plan` prints it; null: nothing moves, or no report says what moves."""
+
+    def identity(self) -> tuple[object, ...]:
+        """See ``Identified``."""
+        return (
+            self.precondition,
+            self.dry_run,
+            self.add_leader_throttled_replicas,
+            self.add_follower_throttled_replicas,
+            self.remove_leader_throttled_replicas,
+            self.remove_follower_throttled_replicas,
+            self.leader_rate_bytes_per_s,
+            self.follower_rate_bytes_per_s,
+            self.clear_leader_rates,
+            self.clear_follower_rates,
+            self.disk_rate_bytes_per_s,
+            self.clear_disk_rates,
+        )

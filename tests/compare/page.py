@@ -45,7 +45,7 @@ For whoever chooses a balancer: what Pulsar's own balancers and trimtab did to t
 clients felt. Everything on this page was written by a program from `tests/compare/results.ndjson`; each figure can be measured again.
 
 ```sh
-sudo make compare ONLY=hot-broker/trimtab-fleet-planner/1   # one cell, in eleven minutes; its row is replaced
+sudo make compare ONLY=hot-broker/trimtab-fleet-planner/1   # one cell, in a quarter of an hour; its row is replaced
 sudo make compare                                            # all that has no row yet
 .venv/bin/python -m tests.compare --page                     # this page anew from the rows
 ```
@@ -60,7 +60,7 @@ sudo make compare                                            # all that has no r
   and above which a bundle is cut, are a {MESSAGE_PARTS}th (messages) or a {BYTE_PARTS}th (bytes) of the defaults, because these brokers
   carry some hundred messages a second. Times for which a bundle or broker is left alone are a {TIME_PARTS}th, so that they fit into a run. Pulsar's shedding interval and trimtab's
   rounds stay at one minute, and hit counts stay.
-* The cluster is calm for a minute and a half, then something happens, and the next eight minutes are judged.
+* The cluster is calm for four minutes, then something happens, and the next eight minutes are judged.
 * **Balanced**: all brokers are at most {SPREAD_POINTS:g} points of usage apart, as means over half a minute, until the end. *Rates within
   {100 * SPREAD_RATIO:g} %*: no broker's message rate is farther from the mean. A dash: not within the eight minutes.
 * **Publish latency** is from the client's call to the broker's answer. *Gap* is the longest time in which a consumer got nothing.
@@ -72,8 +72,8 @@ sudo make compare                                            # all that has no r
 
 * Some hundred messages a second on one host are not a production cluster: an unload here closes a handful of topics, not thousands.
 * Eight minutes favour whoever acts early; a balancer that needs eight rounds (AvgShedder's low threshold) hardly has time to.
-* trimtab has watched the cluster for only two rounds when something happens, and knows little of its noise: a controller that has run
-  for an hour is sure some rounds earlier.
+* trimtab has watched the cluster for three or four rounds when something happens, and knows little of its noise: a controller that has
+  run for an hour is sure earlier.
 * CPU, memory and disks play no part; with them the balancers would see other usage.
 * Two seeds are few: a difference of one unload, or of one minute, is noise.
 """

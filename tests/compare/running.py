@@ -31,7 +31,7 @@ from tests.compare.scenarios import BUNDLES_PER_BROKER, NAMESPACE, TENANT, Scena
 from tests.compare.watching import Watch
 from tests.support.network import HOST, Network
 
-CALM_S, WINDOW_S = 90.0, 480.0
+CALM_S, WINDOW_S = 240.0, 480.0
 """How long the balancer sees a calm cluster before, and how long it is watched after what happens."""
 RESTART_EVERY_S = 60.0
 _TIMEOUT_S, _POLL_S = 120.0, 0.2

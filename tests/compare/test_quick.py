@@ -68,6 +68,8 @@ def test_every_scenario_begins_calm_and_the_seed_alone_decides_its_traffic(scena
 def test_a_short_run_of_one_cell_has_a_row_of_figures(tmp_path: Path):
     length = Length(calm_s=20, window_s=45)
     row = run(BALANCERS["trimtab-fleet-planner"], SCENARIOS["hot-broker"], 1, length, tmp_path)
-    assert row["unbalanced_ratio"] == 1.0  # a round takes a minute
+    assert (
+        row["unbalanced_ratio"] > 0.5
+    )  # a round takes a minute, and the first steps are still means over the calm before
     assert row["published"] > 0
     assert (row["lost"], row["repeated"], row["failed"]) == (0, 0, {})

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from policies.shedding.registry import POLICIES
 from state.outputs import RoundSummary
 from state.pulsar.masks import MASK_REASONS
-from streaming.cli import control, main, published, status
+from streaming.cli import cluster_status, control, main, published
 from streaming.cli.actions import Action, has_id, leader_text, read_action, read_leader, tail_text, why_text
 from streaming.cli.published import (
     TAIL_COUNT,
@@ -205,7 +205,7 @@ def test_status_looks_for_reports_where_rounds_are_late(
         "trimtab.control": [],
     }
     side = SimpleNamespace(reader=lambda topic, **_: Records(held[topic]))
-    for module in (published, status, control):
+    for module in (published, cluster_status, control):
         monkeypatch.setattr(module, "output_side" if module is published else "input_side", lambda _: side)
     done = CliRunner().invoke(main, ["status"])
     assert done.exit_code == 0, (done.output, done.exception)

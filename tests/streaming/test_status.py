@@ -20,6 +20,7 @@ from state.outputs import (
     UsageSummary,
     canonical,
 )
+from streaming.cli.cluster_status import ClusterStatus
 from streaming.cli.published import (
     Newest,
     Process,
@@ -33,7 +34,7 @@ from streaming.cli.published import (
     read_round,
 )
 from streaming.cli.rejected import REMEDIES, place_of, rejected_text, tail_rejected_text
-from streaming.cli.status import ClusterStatus, status_text, status_tree
+from streaming.cli.status import status_text, status_tree
 from streaming.cli.summaries import round_text, tail_round_text
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.settings import Settings

@@ -16,9 +16,10 @@ from state.outputs import (
     ShadowSummary,
     UsageSummary,
 )
+from streaming.cli.cluster_status import ClusterStatus
 from streaming.cli.output import render
 from streaming.cli.rounds import about_text
-from streaming.cli.status import ClusterStatus, brokers_text, brokers_tree, status_text
+from streaming.cli.status import brokers_text, brokers_tree, status_text
 from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka, round_event, section
 
 SHOWN: dict[str, Any] = {
