@@ -70,6 +70,6 @@ def test_a_short_run_of_one_cell_has_a_row_of_figures(tmp_path: Path):
     row = run(BALANCERS["trimtab-fleet-planner"], SCENARIOS["hot-broker"], 1, length, tmp_path)
     assert (
         row["unbalanced_ratio"] > 0.5
-    )  # a round takes a minute, and the first steps are still means over the calm before
+    )  # a round takes a minute; the first step is from before the traffic grew
     assert row["published"] > 0
     assert (row["lost"], row["repeated"], row["failed"]) == (0, 0, {})
