@@ -19,7 +19,7 @@ from policies.throttle.roles import ROLES, BrokerRole
 
 EVERYTHING = "*"
 """Stands for every replica of the topic; no matter who set it, such a list needs no entries of ours."""
-_ENTRY = re.compile(r"\s*(\d{1,10}):(\d{1,10})\s*")
+_ENTRY = re.compile(r"(\d{1,10}):(\d{1,10})")
 
 Entry = tuple[int, int]
 """Partition and broker."""
@@ -181,9 +181,9 @@ def _intersect(text: str, now: str) -> str:
 
 
 def entries_of(text: str) -> set[Entry]:
-    """Partition and broker of each entry. Raises ``BadList``; ``*`` is no entry."""
+    """Partition and broker of each entry. Raises ``BadList``; ``*`` is no entry, and empty ones, which Kafka allows, are none."""
     entries = set()
-    for part in text.split(",") if text.strip() else ():
+    for part in filter(None, map(str.strip, text.split(","))):
         match = _ENTRY.fullmatch(part)
         if match is None:
             raise BadList(

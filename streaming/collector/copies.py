@@ -11,6 +11,7 @@ Planned moves come from a file, Kafka's own ``reassignment.json``; one that is n
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -113,6 +114,8 @@ class CopyFinder:
         self._alive: frozenset[int] = frozenset()
         self._behind: set[Partition] = set()
         self._on_disks: dict[Partition, set[int]] = {}
+        self._unanswered: frozenset[int] = frozenset()
+        """Brokers that did not say what they copy between their disks when they were asked last."""
 
     def find(self, kafka: KafkaCluster, alive: Collection[int], *, now_ms: int) -> dict[Partition, Move]:
         """Every partition of which something is copied, or will be, in order. Raises ``ClusterError``."""
@@ -144,13 +147,21 @@ class CopyFinder:
         }
 
     def _find_on_disks(self, kafka: KafkaCluster, alive: Collection[int], *, is_whole: bool) -> None:
-        """Which replicas their brokers copy between disks; a broker that does not answer is looked at again next time."""
+        """Which replicas their brokers copy between disks. Of a broker that does not answer, what it copied before counts, and it is asked again next time."""
         if is_whole:
-            found = kafka.log_sizes(None, alive)
+            looks = [kafka.log_sizes(None, alive)]
         else:
-            brokers = {broker for brokers in self._on_disks.values() for broker in brokers}
-            found = kafka.log_sizes(self._on_disks, brokers & set(alive))
-        self._on_disks = {where: set(lags) for where, lags in found.disk_lags.items()}
+            brokers = {broker for brokers in self._on_disks.values() for broker in brokers} & set(alive)
+            looks = [
+                kafka.log_sizes(self._on_disks, brokers - self._unanswered),
+                kafka.log_sizes(None, self._unanswered),
+            ]
+        before, self._on_disks = self._on_disks, {}
+        self._unanswered = frozenset(broker for found in looks for broker in found.failed)
+        kept = {where: brokers & self._unanswered for where, brokers in before.items()}
+        for where, copying in chain(kept.items(), *(found.disk_lags.items() for found in looks)):
+            if copying:
+                self._on_disks.setdefault(where, set()).update(copying)
 
     def _warn(self, lines: list[str]) -> None:
         if lines != self._warned:  # each sweep would repeat them

@@ -118,6 +118,8 @@ class ThrottleExecutor:
             return Skip(
                 "still-moving", f"{counted(len(running), 'partition')} still moving, so the throttle stays"
             )
+        if expected == "none" and _are_disks_copying(kafka, (*action.clear, *_roles(self._memory.read()))):
+            return Skip("still-moving", "replicas still move between disks, so the throttle stays")
         return None
 
     def sweep(self, kafka: KafkaCluster, recheck: Callable[[], None]) -> list[str]:
@@ -229,7 +231,10 @@ def _aim(action: ThrottleAction, remembered: Remembered) -> _Aim:
 
 
 def _is_copying(kafka: KafkaCluster, lists: ThrottledLists, roles: Iterable[BrokerRole]) -> bool:
-    """Whether anything is reassigned, a follower on the lists is out of sync, or one of the brokers moves replicas between its disks."""
+    """Whether anything is reassigned, a follower on the lists is out of sync, or one of the brokers moves replicas between its disks.
+
+    Raises ``ClusterError`` where a broker that may do so does not say.
+    """
     if kafka.reassignments():
         return True
     followers = {topic: entries_of(text) for topic, text in lists.follower.items() if text != EVERYTHING}
@@ -237,8 +242,18 @@ def _is_copying(kafka: KafkaCluster, lists: ThrottledLists, roles: Iterable[Brok
     listed = ((states.get((topic, at)), broker) for topic in followers for at, broker in followers[topic])
     if any(state and broker in state.replicas and broker not in state.in_sync for state, broker in listed):
         return True
-    disks = {role.broker for role in roles if role.is_disk} & kafka.brokers().keys()
-    return bool(disks) and bool(kafka.log_sizes(None, disks).disk_lags)
+    return _are_disks_copying(kafka, roles)
+
+
+def _are_disks_copying(kafka: KafkaCluster, roles: Iterable[BrokerRole]) -> bool:
+    disks = {role.broker for role in roles if role.is_disk}
+    if not disks:
+        return False
+    found = kafka.log_sizes(None, disks & kafka.brokers().keys())
+    if found.failed and not found.disk_lags:
+        silent = "; ".join(f"broker {broker}: {why}" for broker, why in sorted(found.failed.items()))
+        raise ClusterError(f"it is not known whether replicas still move between disks: {silent}")
+    return bool(found.disk_lags)
 
 
 def _lists(
@@ -339,7 +354,7 @@ class ThrottleLoop(ActionLoop[ThrottleAction]):
                     _LOG.info("leftovers on %s, where nothing moves: %s", self._cluster, line)
         except Held as held:
             _LOG.info("leftovers on %s stay for now: %s", self._cluster, held)
-        except ClusterError as error:
+        except (ClusterError, ValueError) as error:
             _LOG.warning("leftovers on %s could not be checked: %s", self._cluster, error)
 
     def _require_unpaused(self) -> None:

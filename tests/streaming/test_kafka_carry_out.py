@@ -120,6 +120,7 @@ class Cluster:
         self.unreadable: set[int] = set()
         self.in_sync: tuple[int, ...] = (1, 2, 3)
         self.moves_between_disks = False
+        self.hides_disks = False
 
     def brokers(self) -> dict[int, str]:
         return dict.fromkeys(self.alive, "host")
@@ -130,6 +131,8 @@ class Cluster:
 
     def log_sizes(self, _: object, brokers: Iterable[int]) -> LogSizes:
         lags = {("t", 0): dict.fromkeys(brokers, 7)} if self.moves_between_disks else {}
+        if self.hides_disks:
+            return LogSizes(sizes_bytes={}, usable_bytes={}, failed=dict.fromkeys(brokers, "no answer"))
         return LogSizes(sizes_bytes={}, usable_bytes={}, failed={}, disk_lags=lags)
 
     def reassignments(self) -> dict[tuple[str, int], object]:
@@ -242,6 +245,25 @@ def test_the_rate_of_disks_is_set_while_they_copy_and_what_was_there_comes_back(
     cluster.moves_between_disks = False
     assert executor.sweep(cast("KafkaCluster", cluster), lambda: None)
     assert (cluster.rates, memory.remembered.is_empty) == ({disk: 5}, True)
+
+
+@pytest.mark.parametrize("expected", ["none", "running"])
+def test_the_rate_of_disks_stays_where_a_broker_does_not_say_whether_they_copy(expected: str):
+    cluster, memory, disk = Cluster(1, 2, 3), Memory(), BrokerRole("disk", 2)
+    cluster.moves_between_disks = True
+    carry_down(cluster, memory, action("running", disk_rate_bytes_per_s={2: 9}))
+    executor, kafka = ThrottleExecutor(memory), cast("KafkaCluster", cluster)
+    ended = executor.carry_out(kafka, action("none"), lambda: None)
+    assert isinstance(ended, Skip)
+    assert ended.reason == "still-moving"
+    cluster.hides_disks = True
+    why = "it is not known whether replicas still move between disks: broker 2: no answer"
+    rates = {2: 9} if expected == "running" else {}
+    with pytest.raises(ClusterError, match=why):
+        executor.carry_out(kafka, action(expected, disk_rate_bytes_per_s=rates), lambda: None)
+    with pytest.raises(ClusterError, match=why):
+        executor.sweep(kafka, lambda: None)
+    assert cluster.rates == {disk: 9}
 
 
 def test_a_clean_up_says_what_it_takes_off_and_that_a_rate_from_before_is_put_back():

@@ -37,6 +37,8 @@ class Cluster:
         self.alive: Mapping[int, str] = {1: "h1", 2: "h2", 3: "h3"}
         self.looked_at_all = 0
         self.disk_lags: dict[tuple[str, int], dict[int, int]] = {}
+        self.silent: set[int] = set()
+        """Brokers that do not tell their log directories."""
         self.running = {("t", 0): RUNNING}
         self.states = {("t", 0): STATE, ("u", 0): PartitionState(replicas=(1, 2), leader=1, in_sync=(1, 2))}
 
@@ -65,13 +67,19 @@ class Cluster:
         return dict.fromkeys(partitions, 60)
 
     def log_sizes(self, partitions: Iterable[tuple[str, int]] | None, brokers: Iterable[int]) -> LogSizes:
-        asked = self.states if partitions is None else partitions
+        asked = set(self.states if partitions is None else partitions)
+        answering = set(brokers) - self.silent
+        lags = {
+            where: {broker: lag for broker, lag in of_brokers.items() if broker in answering}
+            for where, of_brokers in self.disk_lags.items()
+            if where in asked
+        }
         return LogSizes(
-            sizes_bytes={where: dict.fromkeys(brokers, 900) for where in asked},
+            sizes_bytes={where: dict.fromkeys(answering, 900) for where in asked},
             usable_bytes={},
-            failed={},
-            disk_lags=self.disk_lags,
-            directories=dict.fromkeys(brokers, ("/a", "/b")),
+            failed=dict.fromkeys(set(brokers) & self.silent, "no answer"),
+            disk_lags={where: of_brokers for where, of_brokers in lags.items() if of_brokers},
+            directories=dict.fromkeys(answering, ("/a", "/b")),
         )
 
 
@@ -206,6 +214,28 @@ def test_a_move_between_disks_is_reported_with_what_its_copy_lacks():
     assert (moved["between_disks"], moved["recovering"]) == ([2], [])
     (replica,) = [row for row in sweeps.replicas(2) if row["topic"] == "u"]
     assert replica["disk_missing_bytes"] == 90
+
+
+def test_a_move_between_disks_stays_while_its_broker_does_not_answer_and_one_that_hid_is_found():
+    sweeps = Sweeps()
+    sweeps.cluster.disk_lags = {("u", 0): {2: 10}}
+
+    def on_disks() -> list[list[int]]:
+        sweeps.now_s += 5
+        return [move["between_disks"] for move in sweeps.rows() if move["topic"] == "u"]
+
+    assert on_disks() == [[2]]
+    sweeps.cluster.silent = {2}
+    assert on_disks() == on_disks() == [[2]]
+    sweeps.cluster.silent = set()
+    assert on_disks() == [[2]]
+    sweeps.cluster.disk_lags = {}
+    assert on_disks() == []
+    sweeps.cluster.disk_lags, sweeps.cluster.silent = {("u", 0): {1: 10}}, {1}
+    sweeps.now_s += 60
+    assert on_disks() == []
+    sweeps.cluster.silent = set()
+    assert on_disks() == [[1]], "it is asked again at once, not at the next look at everything"
 
 
 BEFORE = {("t", 9): (1, 2)}
