@@ -277,7 +277,7 @@ class KafkaCollector(Collector):
             return self._fail("no-brokers", error)
         except PublishError as error:
             return self._fail("not-written", error)
-        self._complete(began_s=began_s, brokers_count=len(swept.asked) - len(swept.failed))
+        self._complete(began_s=began_s, brokers_count=len(swept.asked))
         _LOG.info(
             "sweep of %s: %s, %d failed; %s",
             self._cluster,

@@ -315,7 +315,8 @@ class PulsarCollector(Collector):
             counted(len(swept.asked), "broker"),
             len(swept.failed),
         )
-        if ended_s >= self._facts_due_s:
+        is_reading = self._facts_reader is not None and self._facts_reader.is_alive()
+        if ended_s >= self._facts_due_s and not is_reading:
             self._facts_due_s = ended_s + self._target.cluster_interval_s
             self._facts_reader = threading.Thread(
                 target=self._read_facts, args=(swept.asked,), name="facts", daemon=True

@@ -126,6 +126,8 @@ class BatchPublisher:
         self.error: Exception | None = None
         """Error of the last batch, for readiness; None when it went through."""
         self._raised: Exception | None = None
+        self._tried: int | None = None
+        """The batch whose publish failed in this process, and which may be out all the same."""
         self.newest_batch_id: int | None = None
         """The newest batch begun since the start; when it rises, Spark has committed the one before."""
         self.published_count = 0
@@ -162,8 +164,12 @@ class BatchPublisher:
     def _publish(self, batch: Batch, rows: Sequence[OutputRow]) -> None:
         records = [self._record(row) for row in rows if row.kind != OBSERVED]
         started = time.monotonic()
+        tried, self._tried = self._tried, batch.id
         found = self._publisher.publish(batch.id, batch.query_id, records)
-        if not found:
+        self._tried = None
+        if found is BatchState.OUT and tried == batch.id:
+            _LOG.info("batch %d was published, though the answer was lost", batch.id)
+        elif not found:
             _LOG.info("batch %d was published before the restart: skipped", batch.id)
             self._metrics.count(families.BATCHES_SKIPPED)
             if found is BatchState.OTHERWISE:

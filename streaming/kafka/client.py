@@ -24,6 +24,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
+    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     NodeNotReadyError,
@@ -217,7 +218,8 @@ def open_consumer(link: KafkaLink, **options: Any) -> KafkaConsumer:
         "allow_auto_create_topics": False,
         "metrics_enabled": False,
     }
-    return KafkaConsumer(**defaults | link.client_options() | options)
+    with _certificates_as_kafka_errors():
+        return KafkaConsumer(**defaults | link.client_options() | options)
 
 
 def open_producer(link: KafkaLink, *, timeout_s: float, **options: Any) -> KafkaProducer:
@@ -233,7 +235,16 @@ def open_producer(link: KafkaLink, *, timeout_s: float, **options: Any) -> Kafka
         "allow_auto_create_topics": False,
         "metrics_enabled": False,
     }
-    return KafkaProducer(**defaults | link.client_options() | options)
+    with _certificates_as_kafka_errors():
+        return KafkaProducer(**defaults | link.client_options() | options)
+
+
+@contextmanager
+def _certificates_as_kafka_errors() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise KafkaConnectionError(f"the certificates cannot be used: {words_of(error)}") from error
 
 
 def open_admin(link: KafkaLink, *, timeout_s: float = _REQUEST_TIMEOUT_S, **options: Any) -> KafkaAdminClient:

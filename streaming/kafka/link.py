@@ -8,6 +8,7 @@ missing access control entry is named, with the command that adds it, instead of
 docs/run/security.md has the entries of every component. Nothing here connects.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,11 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+
+
+_LOG = logging.getLogger(__name__)
+_TEXTS: dict[str, str] = {}
+"""By path, what this process read last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +102,16 @@ class KafkaLink:
         return self._text("password_file").removesuffix("\n").removesuffix("\r")
 
     def _text(self, name: str) -> str:
+        """What the file holds; what it held before where it cannot be read any more, because another one may be coming."""
         path = getattr(self.security, name)
         try:
-            return Path(path).read_text(encoding="utf-8")
+            _TEXTS[path] = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise WrongUse(
-                f"{self.section}.security.{name}: {path} cannot be read: {words_of(error)}"
-            ) from error
+            why = f"{self.section}.security.{name}: {path} cannot be read: {words_of(error)}"
+            if path not in _TEXTS:
+                raise WrongUse(why) from error
+            _LOG.warning("%s; what it held before is used", why)
+        return _TEXTS[path]
 
 
 def input_link(settings: Settings) -> KafkaLink:

@@ -95,14 +95,21 @@ class KafkaTopicReader(Closeable):
             self._consumer = open_consumer(
                 link, bootstrap_timeout_ms=REACH_TIMEOUT_MS, fetch_max_wait_ms=_POLL_MS
             )
-            numbers = partitions_of(self._consumer, topic, timeout_s=self._silence_s)
-            if not numbers:
-                raise Refused(describe_missing_topic(link, topic, "Read"))
-            self.partitions_count = len(numbers)
-            wanted = sorted(numbers) if partition is None else [partition]
-            self._partitions = [TopicPartition(topic, number) for number in wanted]
-            self._consumer.assign(self._partitions)
-            self._seek(begin)
+            try:
+                self._begin(begin, partition)
+            except BaseException:
+                self.close()
+                raise
+
+    def _begin(self, begin: Begin, partition: int | None) -> None:
+        numbers = partitions_of(self._consumer, self._topic, timeout_s=self._silence_s)
+        if not numbers:
+            raise Refused(describe_missing_topic(self._link, self._topic, "Read"))
+        self.partitions_count = len(numbers)
+        wanted = sorted(numbers) if partition is None else [partition]
+        self._partitions = [TopicPartition(self._topic, number) for number in wanted]
+        self._consumer.assign(self._partitions)
+        self._seek(begin)
 
     def read_to_end(self) -> Iterator[ConsumerRecord]:
         """The records up to the end of the topic at the time of the call."""

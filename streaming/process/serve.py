@@ -158,6 +158,9 @@ class _Server(ThreadingMixIn, WSGIServer):
 class _QuietHandler(WSGIRequestHandler):
     """Logs requests only at debug level: scrapes come every few seconds and are not worth a line each."""
 
+    timeout = 5.0
+    """Seconds after which a connection that says nothing is closed: each holds a thread."""
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         _LOG.debug(format, *args)
 

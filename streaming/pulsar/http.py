@@ -231,15 +231,13 @@ class HttpClient(Closeable):
         """The token, read at every call: tokens expire, and the file is replaced when they are renewed."""
         target = self._target
         if target.token_file is not None:
-            return _read_text(target.token_file, "token_file")
+            return _one_token(_read_text(target.token_file, "token_file"), f"token_file {target.token_file}")
         if target.token_env is None:
             return None
-        token = self._environ.get(target.token_env, "").strip()
-        if not token:
-            raise CredentialsError(
-                f"token_env names the variable {target.token_env}, which is unset or empty"
-            )
-        return token
+        return _one_token(
+            self._environ.get(target.token_env, ""),
+            f"the variable {target.token_env}, which token_env names,",
+        )
 
 
 def ahead_by_date(date: str | None, asked_s: float, answered_s: float) -> float | None:
@@ -340,9 +338,18 @@ def _tls_of(target: PulsarTarget) -> ssl.SSLContext | bool:
 
 def _read_text(file: str, name: str) -> str:
     try:
-        text = Path(file).read_text(encoding="utf-8").strip()
+        return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CredentialsError(f"{name} {file} cannot be read: {words_of(error)}") from error
-    if not text:
-        raise CredentialsError(f"{name} {file} is empty")
-    return text
+
+
+def _one_token(text: str, where: str) -> str:
+    """The token without the white space around it; one that no header can carry is refused here, where its value is not shown."""
+    token = text.strip()
+    if not token:
+        raise CredentialsError(f"{where} holds no token")
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise CredentialsError(
+            f"{where} holds more than a token (its value is not shown): write one line of printable ASCII, without a byte order mark"
+        )
+    return token

@@ -330,7 +330,7 @@ class PulsarEvents:
             raise PublishError(str(error)) from error
 
     def _connect(self) -> _Connection:
-        client, url = self._link.client(), self._link.service_url
+        client, url = self._link.client(timeout_s=_TIMEOUT_S), self._link.service_url
         try:
             with keep_ctrl_c():
                 producer = client.create_producer(

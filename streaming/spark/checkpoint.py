@@ -183,7 +183,10 @@ class CheckpointDirectory:
         return {digest: settings[digest]} if digest in settings else {}
 
     def drop_older(self) -> None:
-        """Delete what was there before this start, once this start has committed a batch of its own; call it again until then."""
+        """Delete what was there before this start, once this start has committed a batch of its own; call it again until then.
+
+        What cannot be deleted stays until the next start.
+        """
         start = self._start
         if start is None or self._is_alone:
             return

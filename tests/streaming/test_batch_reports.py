@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from streaming.controller.published import KEPT_COUNT, UNLOADS_WINDOW_S, FollowU
 from streaming.settings import TopicNames
 from streaming.spark.query import Batch
 from streaming.spark.rows import OBSERVED, OUTPUT_SCHEMA, ROUND, OutputRow, observation_row
+from streaming.transport.errors import PublishError
 from streaming.transport.intake import EventCount, EventObservation, encode_observation
 from streaming.transport.publishing import BatchState
 from tests.streaming.golden import folders, messages
@@ -92,6 +94,37 @@ def test_what_cannot_be_told_is_logged_and_counted_and_the_batch_is_published(
     assert 'trimtab_rejected_total{reason="not-json"} 3.0' in page, "what can be told is told"
     assert any("lab, round" in record.getMessage() for record in caplog.records)
     assert sum(record.exc_info is not None for record in caplog.records) == 2
+
+
+@pytest.mark.parametrize(
+    ("raises", "said", "told"),
+    [
+        (True, "batch 7 was published, though the answer was lost", True),
+        (False, "batch 7 was published before the restart: skipped", False),
+    ],
+    ids=["answer lost", "restarted"],
+)
+def test_a_batch_that_is_out_is_told_of_unless_another_process_told_of_it(
+    caplog: pytest.LogCaptureFixture, *, raises: bool, said: str, told: bool
+):
+    caplog.set_level(logging.DEBUG)
+    answers: list[BatchState | PublishError] = [PublishError("no answer")] if raises else []
+    answers.append(BatchState.OUT)
+
+    def publish(*_: object) -> BatchState:
+        answer = answers.pop(0)
+        if isinstance(answer, PublishError):
+            raise answer
+        return answer
+
+    metrics = Metrics(KNOWN_LABELS, version="0", pyspark_version="0")
+    batches = BatchPublisher(SimpleNamespace(publish=publish), metrics, TopicNames())
+    if raises:
+        with pytest.raises(PublishError):
+            batches.take(Batch(Frame([round_row(SUMMARY)]), 7))
+    batches.take(Batch(Frame([round_row(SUMMARY)]), 7))
+    assert said in caplog.text
+    assert any("lab, round" in record.getMessage() for record in caplog.records) is told
 
 
 def heard_of(cluster: str, *, forgotten: bool = False) -> OutputRow:

@@ -185,13 +185,24 @@ def test_a_token_is_read_anew_for_every_call_and_is_part_of_no_error(brokers: Br
 
 
 @pytest.mark.parametrize(
+    "text", ["", " \n", f"{TOKEN}\nolder", f"# ours\n{TOKEN}", f"\ufeff{TOKEN}", "t\u00f6ken"]
+)
+def test_what_no_header_can_carry_is_no_token_and_is_not_shown(tmp_path: Path, text: str):
+    token = tmp_path / "token"
+    token.write_text(text, encoding="utf-8")
+    with pytest.raises(CredentialsError, match=f"token_file {token} holds") as raised:
+        admin_of("http://a:1", token_file=token)
+    assert not any(word in str(raised.value) for word in (TOKEN, "older", "ours", "ken\n"))
+
+
+@pytest.mark.parametrize(
     ("target", "message"),
     [
         (
             PulsarTarget(token_file="/nowhere/token"),  # noqa: S106
             "token_file /nowhere/token cannot be read: No such file or directory$",
         ),
-        (PulsarTarget(token_env="NO_SUCH_TOKEN"), "NO_SUCH_TOKEN, which is unset or empty"),  # noqa: S106
+        (PulsarTarget(token_env="NO_SUCH_TOKEN"), "NO_SUCH_TOKEN, which token_env names, holds no token"),  # noqa: S106
         (PulsarTarget(admin_url="https://b:8443", ca_file="/nowhere/ca"), "ca_file '/nowhere/ca'"),
     ],
 )

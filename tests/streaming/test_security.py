@@ -171,6 +171,24 @@ def test_a_file_that_cannot_be_read_is_named_with_its_setting(tmp_path: Path):
         input_link(settings).client_options()
 
 
+def test_a_password_file_that_is_being_replaced_counts_as_it_was(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    password = tmp_path / "password"
+    password.write_text("before\n")
+    link = input_link(loaded(tmp_path, f'{SASL}password_file = "{password}"\n'))
+
+    def used() -> object:
+        return link.client_options()["sasl_plain_password"]
+
+    assert [used()] == ["before"]
+    password.unlink()
+    assert [used()] == ["before"]
+    assert f"{password} cannot be read: No such file or directory; what it held before is used" in caplog.text
+    password.write_text("after\n")
+    assert [used()] == ["after"]
+
+
 def test_metrics_listen_on_this_machine_alone_unless_told_otherwise():
     assert MetricsSettings().host == "127.0.0.1"
 

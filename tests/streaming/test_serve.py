@@ -104,6 +104,13 @@ def test_a_slow_client_does_not_keep_others_waiting():
             assert get(f"{url}/healthz")[0] == 200
 
 
+def test_a_connection_that_says_nothing_is_closed_because_each_holds_a_thread():
+    with serving() as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as silent:
+            assert silent.recv(1) == b""
+
+
 def test_stopping_frees_the_port_and_may_be_repeated():
     server = HealthServer(CollectorRegistry(), ready, host="127.0.0.1", port=0)
     port = int(server.start().rpartition(":")[2])

@@ -188,7 +188,7 @@ def test_the_command_says_what_is_wrong(
     cases = (
         (commander.config, 0, "skipped: dry-run"),
         (away, 6, "check admin_url"),
-        (tokenless, 5, "is empty"),
+        (tokenless, 5, "holds no token"),
         (topicless, 5, "trimtab topics create"),
     )
     for config, code, message in cases:
