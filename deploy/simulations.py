@@ -17,7 +17,7 @@ import numpy as np
 
 from streaming.settings import ClusterSettingsSource, load
 from streaming.simulator.runs import NOBODY, PERFECT, Build, Candidate, jobs_of, play_all
-from streaming.simulator.scenarios import SCENARIOS, find_scenario
+from streaming.simulator.scenarios import BY_NAME, SCENARIOS
 from streaming.simulator.score import ALL, COLUMNS, Column, Run, card, show
 from streaming.simulator.setup import SESSIONS_COUNT, Setup
 
@@ -238,7 +238,7 @@ def with_rows(page: str, name: str, figures: dict[str, dict[str, dict[str, float
 
 
 def _vary(policies: Sequence[Candidate]) -> list[str]:
-    chosen = [scenario for name in VARIED_SCENARIOS if (scenario := find_scenario(name)) is not None]
+    chosen = [BY_NAME[name] for name in VARIED_SCENARIOS]
     by_policy: dict[str, dict[str, dict[str, float | None]]] = {policy.name: {} for policy in policies}
     for title, change in VARIATIONS:
         runs = _play([(scenario.name, Varied(scenario.build, change)) for scenario in chosen], policies)
@@ -287,11 +287,10 @@ def _page(scenarios: Sequence[tuple[str, Build]]) -> str:
         *_table(figures.pop(ALL), ALL),
     ]
     for scenario, rows in figures.items():
-        known = find_scenario(scenario)
         lines += [
             f"### {scenario}",
             "",
-            f"{known.summary.capitalize() if known else ''}.",
+            f"{BY_NAME[scenario].summary.capitalize()}.",
             "",
             *_table(rows, ""),
         ]

@@ -3,8 +3,9 @@
 from typing import Any
 
 from grafana_foundation_sdk.models import dashboard, units
+from grafana_foundation_sdk.models.dashboard import Threshold
 
-from deploy.grafana.panels import ORANGE, RED, Step, bars, frame, graph, number
+from deploy.grafana.panels import ORANGE, RED, bars, frame, graph, number
 from deploy.grafana.queries import Query, each_step, infeasible, latest, or_word, or_zero, select
 from streaming.contract import families
 
@@ -85,21 +86,21 @@ _NOW = [
         "Clusters whose throttle is infeasible: the rate that the network leaves for a role is not "
         "above the minimum.",
         or_zero(f"count({infeasible()})"),
-        steps=[Step(1, RED)],
+        steps=[Threshold(1, RED)],
         runbook="throttle-infeasible",
     ),
     number(
         "Late",
         "Clusters whose copies will miss their deadline, or do not catch up.",
         or_zero(f"sum({latest(families.COPIES_LATE, by='cluster')})"),
-        steps=[Step(1, ORANGE)],
+        steps=[Threshold(1, ORANGE)],
         runbook="copies-late",
     ),
     number(
         "Broken",
         "Partitions whose copy cannot go on before a broker is back, in all clusters.",
         or_zero(f"sum({latest(families.COPIES_BROKEN, by='cluster')} > 0)"),
-        steps=[Step(1, RED)],
+        steps=[Threshold(1, RED)],
         runbook="copies-broken",
     ),
 ]
@@ -161,7 +162,7 @@ _RATES = [
             f"{latest(families.THROTTLE_RATE, by=_ROLE)} / ({latest(families.THROTTLE_MINIMUM, by=_ROLE)} > 0)",
             _ROLE_LEGEND,
         ),
-        steps=[Step(1, RED)],
+        steps=[Threshold(1, RED)],
         runbook="throttle-infeasible",
         no_value=_NOTHING_OR_NO_DATA,
     ),

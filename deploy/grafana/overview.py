@@ -2,8 +2,9 @@
 
 from grafana_foundation_sdk.builders.stat import Panel as Stat
 from grafana_foundation_sdk.models import dashboard, units
+from grafana_foundation_sdk.models.dashboard import Threshold
 
-from deploy.grafana.panels import ORANGE, POINTS, RED, Step, bars, frame, graph, number
+from deploy.grafana.panels import ORANGE, POINTS, RED, bars, frame, graph, number
 from deploy.grafana.queries import (
     UNLOADS,
     age,
@@ -20,7 +21,7 @@ from streaming.contract.families import Family
 
 _NOT_HELD = 'outcome!~"acted|need-met|no-traffic"'
 """Matches the bundles that were held back, by leaving out the outcomes of all others."""
-_WORTH_A_LOOK, _ALARMING = [Step(1, ORANGE)], [Step(1, RED)]
+_WORTH_A_LOOK, _ALARMING = [Threshold(1, ORANGE)], [Threshold(1, RED)]
 
 
 def build() -> dashboard.Dashboard:
@@ -60,7 +61,7 @@ _ALIVE = [
         "default round length of a minute, two or three minutes are normal.",
         f"max({age(families.LAST_ROUND_END, by='cluster')})",
         unit=units.Seconds,
-        steps=[Step(240, ORANGE), Step(600, RED)],
+        steps=[Threshold(240, ORANGE), Threshold(600, RED)],
         runbook="no-reports",
         no_value="no round",
         width=6,
@@ -77,7 +78,7 @@ _ALIVE = [
 ]
 
 
-def _clusters(title: str, text: str, family: Family, steps: list[Step], runbook: str) -> Stat:
+def _clusters(title: str, text: str, family: Family, steps: list[Threshold], runbook: str) -> Stat:
     """How many clusters are in a state."""
     of_clusters = or_zero(f"sum({latest(family, by='cluster')})")
     return number(title, text, of_clusters, steps=steps, runbook=runbook, width=6)

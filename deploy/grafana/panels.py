@@ -5,13 +5,14 @@ belongs to links to its runbook. All dashboards share their variables, annotatio
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from grafana_foundation_sdk.builders import common as common_builders
 from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.builders import prometheus, stat, timeseries
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import common, dashboard, units
+from grafana_foundation_sdk.models.dashboard import Threshold
 
 from deploy.grafana.queries import Query, each_step
 from streaming.contract import families
@@ -28,20 +29,13 @@ _STAT_HEIGHT, _GRAPH_HEIGHT = 3, 8
 _Panel = TypeVar("_Panel", stat.Panel, timeseries.Panel)
 
 
-class Step(NamedTuple):
-    """The colour of numbers from ``value`` on."""
-
-    value: float
-    colour: str
-
-
 def number(
     title: str,
     text: str,
     query: str | Query,
     *,
     unit: str = units.Short,
-    steps: Sequence[Step] = (),
+    steps: Sequence[Threshold] = (),
     runbook: str = "",
     no_value: str = "none yet",
     names: dict[str, str] | None = None,
@@ -87,7 +81,12 @@ def _make_mappings(names: dict[str, str], unknown: str, *, never_zero: bool) -> 
 
 
 def bars(
-    title: str, text: str, *queries: Query, runbook: str = "", width: int = 12, steps: Sequence[Step] = ()
+    title: str,
+    text: str,
+    *queries: Query,
+    runbook: str = "",
+    width: int = 12,
+    steps: Sequence[Threshold] = (),
 ) -> timeseries.Panel:
     """Stacked bars for what was counted."""
     return graph(
@@ -100,7 +99,7 @@ def graph(
     text: str,
     *queries: Query,
     unit: str = units.Short,
-    steps: Sequence[Step] = (),
+    steps: Sequence[Threshold] = (),
     runbook: str = "",
     no_value: str = "",
     stacked: bool = False,
@@ -144,15 +143,19 @@ def _target(query: Query, place: int) -> prometheus.Dataquery:
 
 
 def _describe(
-    panel: _Panel, title: str, text: str, *, unit: str, steps: Sequence[Step], runbook: str, no_value: str
+    panel: _Panel,
+    title: str,
+    text: str,
+    *,
+    unit: str,
+    steps: Sequence[Threshold],
+    runbook: str,
+    no_value: str,
 ) -> _Panel:
-    first = dashboard.Threshold(value=None, color=GREEN)
-    rest: list[dashboard.Threshold] = [
-        dashboard.Threshold(value=step.value, color=step.colour) for step in steps
-    ]
+    first = Threshold(value=None, color=GREEN)
     panel.title(title).description(text).unit(unit).no_value(no_value).datasource(DATASOURCE)
     panel.thresholds(
-        builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps([first, *rest])
+        builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps([first, *steps])
     )
     if runbook:
         link = builders.DashboardLink("Runbook").type(dashboard.DashboardLinkType.LINK)

@@ -1,8 +1,9 @@
 """The processes: the controller's own lag, durations, state and restarts; and whether executors and collectors get through."""
 
 from grafana_foundation_sdk.models import dashboard, units
+from grafana_foundation_sdk.models.dashboard import Threshold
 
-from deploy.grafana.panels import ORANGE, RED, Step, bars, frame, graph, number
+from deploy.grafana.panels import ORANGE, RED, bars, frame, graph, number
 from deploy.grafana.queries import (
     DAY_S,
     Query,
@@ -85,21 +86,21 @@ _PROCESS = [
         "Restarts",
         "Starts of the process in the last 24 hours beyond the first.",
         or_zero(f"sum(changes({select(families.START)}[{DAY_S}s]))"),
-        steps=[Step(1, ORANGE)],
+        steps=[Threshold(1, ORANGE)],
         runbook="restarts",
     ),
     number(
         "New queries",
         "Restarts of the streaming query in the last 24 hours.",
         in_a_day(families.QUERY_RESTARTS),
-        steps=[Step(1, ORANGE)],
+        steps=[Threshold(1, ORANGE)],
         runbook="restarts",
     ),
     number(
         "Left to read",
         "Records that the last micro-batch left for the next, in the partition furthest behind.",
         f"max({select(families.INPUT_LAG)})",
-        steps=[Step(10_000, ORANGE)],
+        steps=[Threshold(10_000, ORANGE)],
         runbook="lag",
     ),
     number(
@@ -120,7 +121,7 @@ _TIME = [
         "Time from the end of a round until it is published; lateness_s is part of it.",
         *_quantiles(families.DECISION_LAG),
         unit=units.Seconds,
-        steps=[Step(60, RED)],
+        steps=[Threshold(60, RED)],
         runbook="lag",
         width=8,
     ),
@@ -189,7 +190,7 @@ _ALIVE = [
         "Time since an executor of the cluster last polled for actions and the brokers answered.",
         age(families.EXECUTOR_LAST_POLL, by="cluster"),
         unit=units.Seconds,
-        steps=[Step(180, RED)],
+        steps=[Threshold(180, RED)],
         runbook="executor-not-polling",
         no_value="none is scraped",
         width=12,
@@ -199,7 +200,7 @@ _ALIVE = [
         "Time since a collector last read all brokers of the cluster.",
         age(families.COLLECTOR_LAST_SWEEP, by="cluster"),
         unit=units.Seconds,
-        steps=[Step(600, RED)],
+        steps=[Threshold(600, RED)],
         runbook="collector-stalled",
         no_value="none is scraped",
         width=12,
@@ -222,7 +223,7 @@ _EXECUTORS = [
         "Began again",
         "Batches that were dropped, because topics failed or the consumer group had removed the executor.",
         each_step(families.EXECUTOR_DROPPED, by="cluster"),
-        steps=[Step(1, ORANGE)],
+        steps=[Threshold(1, ORANGE)],
         runbook="executor-stumbling",
         width=8,
     ),

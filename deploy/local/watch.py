@@ -72,7 +72,7 @@ class Grafana(HttpServer):
             (directory / "trimtab.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
 
     def _lay_pages_out(self, home: Path) -> None:
-        """KafkaLink its static files, and beside them the runbooks, where the panels' links point to."""
+        """Link its static files, and beside them the runbooks, where the panels' links point to."""
         pages = self._directory / "public"
         pages.mkdir()
         for page in (home / "public").iterdir():

@@ -28,6 +28,8 @@ def config_command(
 
     What is printed as TOML can be used as a settings file.
     """
+    if reference and (cluster is not None or changed or form != "toml"):
+        raise WrongUse("--reference is one text for all: leave --cluster, --changed and -o out")
     if reference:
         click.echo(render_reference(), nl=False)
         return

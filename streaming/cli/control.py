@@ -27,6 +27,7 @@ from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.catalog import dotted, values
 from streaming.settings.reference import toml_value, value_or_default_text
+from streaming.settings.sections import leaves
 from streaming.systems import input_side
 from streaming.transport.side import TopicRecord
 
@@ -280,15 +281,6 @@ def overlay_lines(settings: Mapping[str, Any], configured: ClusterSettings | Non
         key = dotted(path)
         beside = "" if configured is None else f"  # configured: {value_or_default_text(key, usual.get(key))}"
         yield f"{key} = {toml_value(value)}{beside}"
-
-
-def leaves(settings: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every value of a tree of settings, with its path."""
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from leaves(value, (*path, name))
-        else:
-            yield (*path, name), value
 
 
 def read_control(settings: Settings) -> list[TopicRecord]:

@@ -127,7 +127,7 @@ class Facts:
         return [each for each in known if each.beat.name == name]
 
 
-def gather_facts(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
+def gather_facts(settings: Settings) -> Facts:
     """All facts; the looks run in parallel."""
     from streaming.systems import addresses_of, input_ids  # noqa: PLC0415  loads brokers' clients
 
@@ -143,7 +143,7 @@ def gather_facts(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
         **{f"{side.name}'s topics": side.topics for side in sides},
     }
     with ThreadPoolExecutor(len(looks)) as pool:
-        asked = {what: pool.submit(attempt, call, what=what, limit_s=limit_s) for what, call in looks.items()}
+        asked = {what: pool.submit(attempt, call, what=what, limit_s=LIMIT_S) for what, call in looks.items()}
         found = {what: future.result() for what, future in asked.items()}
     missed = {what for what, each in found.items() if isinstance(each, Missed) and each.is_unreachable}
     silent = {f"{side.name}'s brokers": side.url for side in sides if f"{side.name}'s brokers" in missed}
@@ -159,9 +159,9 @@ def gather_facts(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
     checkpoint = attempt(
         lambda: checkpoint_seen(settings, {} if isinstance(ids, Missed) else ids),
         what=f"the checkpoint {settings.spark.checkpoint}",
-        limit_s=limit_s,
+        limit_s=LIMIT_S,
     )
-    lost = attempt(lambda: _lost(settings, checkpoint, seen), what="records that are gone", limit_s=limit_s)
+    lost = attempt(lambda: _lost(settings, checkpoint, seen), what="records that are gone", limit_s=LIMIT_S)
     return Facts(
         settings=settings,
         versions={"trimtab": version("trimtab"), "Spark": version("pyspark")},

@@ -9,7 +9,7 @@ from typing import Any, cast
 import click
 import msgspec
 
-from streaming.cli.control import Edit, leaves
+from streaming.cli.control import Edit
 from streaming.cli.options import Moment, example
 from streaming.cli.output import format_option, render
 from streaming.cli.request import (
@@ -26,7 +26,7 @@ from streaming.process.exits import WrongUse
 from streaming.settings import Settings
 from streaming.settings.catalog import SettingsError, dotted
 from streaming.settings.load import read_tree
-from streaming.settings.sections import ClusterSection, Tree, merge
+from streaming.settings.sections import ClusterSection, Tree, leaves, merge
 
 
 @click.command("pause", epilog=example('trimtab pause --cluster east-1 --until 2h --why "the sale"'))

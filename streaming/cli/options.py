@@ -267,14 +267,6 @@ class Size(click.ParamType[int]):
         return int(found[1]) * unit
 
 
-def size_text(size_bytes: int) -> str:
-    """The size in the largest binary unit that divides it."""
-    for unit in ("TiB", "GiB", "MiB", "KiB"):
-        if size_bytes % _UNITS[unit] == 0:
-            return f"{size_bytes // _UNITS[unit]}{unit}"
-    return f"{size_bytes}"
-
-
 def broker_of(typed: str, known: Collection[str]) -> str:
     """The known broker that a person means, who may leave out the port; what fits none is returned as it is.
 

@@ -26,7 +26,6 @@ from streaming.cli.options import (
     mode_option,
     setting_option,
     settings_options,
-    size_text,
     with_settings,
 )
 from streaming.cli.output import progress
@@ -81,12 +80,6 @@ def _ended_by(stop: threading.Event, error: type[Exception]) -> Iterator[None]:
     type=Size(),
     help="FILE is a folder of packed files. Once they are larger than this together, the oldest are removed.",
 )
-@click.option(
-    "--max-file-size",
-    "file_bytes",
-    type=Size(),
-    help=f"With --max-total-size: size at which the next file begins.  [default: {size_text(_FILE_BYTES)}]",
-)
 @click.argument("file", metavar="FILE")
 def record_command(
     settings: Settings,
@@ -95,23 +88,19 @@ def record_command(
     *,
     until_now: bool,
     total_bytes: int | None,
-    file_bytes: int | None,
 ) -> None:
     """Write the input and control records to FILE, a new file, in the form that `trimtab replay` reads.
 
     Give the settings file of `trimtab run`. - is standard output; a name ending in .gz is packed. Ctrl-C or SIGTERM ends it. With
     --max-total-size it runs for months: a later start with the same folder goes on where it ended.
     """
-    if file_bytes is not None and total_bytes is None:
-        raise WrongUse("--max-file-size: give --max-total-size too, so that the files cannot fill the disk")
     stop = threading.Event()
     try:
         with stopped_by_signals(lambda _: stop.set()):
             if total_bytes is None:
                 count = _record_to_file(settings, begin, file, stop, until_now=until_now)
             else:
-                sizes = total_bytes, file_bytes or min(_FILE_BYTES, total_bytes)
-                count = _record_to_folder(settings, begin, Path(file), sizes, stop, until_now=until_now)
+                count = _record_to_folder(settings, begin, Path(file), total_bytes, stop, until_now=until_now)
     except FileExistsError as error:
         raise WrongUse(f"{file} exists: give a new file, a recording is never overwritten") from error
     except _NOT_THIS_PATH as error:
@@ -159,21 +148,18 @@ def _record_to_folder(
     settings: Settings,
     begin: Begin,
     folder: Path,
-    sizes: tuple[int, int],
+    total_bytes: int,
     stop: threading.Event,
     *,
     until_now: bool,
 ) -> int:
-    """``sizes``: the most bytes of all files together, and of one file."""
     from streaming.controller.recorder import RotatingFolder  # noqa: PLC0415  see `commands`
 
-    total_bytes, file_bytes = sizes
-    if file_bytes > total_bytes:
-        raise WrongUse(
-            f"--max-file-size {size_text(file_bytes)} is above --max-total-size {size_text(total_bytes)}: make it smaller"
-        )
     out = RotatingFolder(
-        folder, file_bytes=file_bytes, total_bytes=total_bytes, tell=lambda text: click.echo(text, err=True)
+        folder,
+        file_bytes=min(_FILE_BYTES, total_bytes),
+        total_bytes=total_bytes,
+        tell=lambda text: click.echo(text, err=True),
     )
 
     def write(recorder: "Recorder") -> int:

@@ -24,7 +24,7 @@ from streaming.cli.output import format_option, progress, render
 from streaming.process.exits import WrongUse, raised_as, words_of
 from streaming.process.stop_signals import interrupted_by_sigterm
 from streaming.settings import ClusterSettingsSource, ControllerSettings, Settings
-from streaming.simulator.scenarios import SCENARIOS, limit_hours
+from streaming.simulator.scenarios import BY_NAME, SCENARIOS, limit_hours
 from streaming.simulator.setup import SESSIONS_COUNT
 
 if TYPE_CHECKING:
@@ -230,8 +230,7 @@ def _simulated_candidates(configs: Sequence[Path], policies: Sequence[str]) -> "
 
 def _find_scenarios(names: Sequence[str]) -> "list[tuple[str, Build, str]]":
     wanted = dict.fromkeys(names or ("one-hot-broker",))
-    by_name = {each.name: each for each in SCENARIOS}
-    found = SCENARIOS if _ALL in wanted else [by_name[name] for name in wanted]
+    found = SCENARIOS if _ALL in wanted else [BY_NAME[name] for name in wanted]
     return [(each.name, each.build, each.summary) for each in found]
 
 

@@ -241,9 +241,7 @@ class Sweeper:
     def _topics(self, broker: str, loads: Mapping[str, BundleLoad]) -> dict[str, dict[str, TopicLoad]]:
         """Topics that are to be reported, by bundle."""
         target = self._target
-        wanted = wanted_bundles(
-            loads, wanted=target.topic_stats, ratio=target.topic_stats_ratio, limits=self._limits
-        )
+        wanted = wanted_bundles(loads, wanted=target.topic_stats, limits=self._limits)
         if wanted is None or wanted:
             return topic_traffic(self._admin.topic_stats(broker), wanted)
         return {}

@@ -16,6 +16,8 @@ from streaming.pulsar.load_data import NoLoadData, PublishedLoad
 from streaming.settings.targets import TopicStatsWanted
 
 _REPORT_TYPE = "LocalBrokerData"
+_NEAR_RATIO = 0.5
+"""Share of a split limit from which a bundle's topics are reported, so that they are there before the limit is reached."""
 
 
 class ForeignReport(Exception):
@@ -107,32 +109,32 @@ def with_system_bundles(report: bytes, bundles: Collection[str]) -> bytes:
 
 
 def wanted_bundles(
-    bundles: Mapping[str, BundleLoad], *, wanted: TopicStatsWanted, ratio: float, limits: SplitSettings
+    bundles: Mapping[str, BundleLoad], *, wanted: TopicStatsWanted, limits: SplitSettings
 ) -> set[str] | None:
     """Bundles whose topics are reported; None for all.
 
-    These are the bundles at ``ratio`` of a split limit, and the broker's heaviest by rate and by throughput: one that
+    These are the bundles at ``_NEAR_RATIO`` of a split limit, and the broker's heaviest by rate and by throughput: one that
     puts its broker above average and fits no other is split although it is below every limit. A limit of 0 is no limit.
     """
     if wanted == "all":
         return None
     if wanted == "none" or not bundles:
         return set()
-    near = {name for name, load in bundles.items() if _is_near(load, ratio, limits)}
+    near = {name for name, load in bundles.items() if _is_near(load, limits)}
     for measure in ("messages_per_s", "bytes_per_s"):
         load, name = max((getattr(load, measure), name) for name, load in bundles.items())
         near |= {name} if load > 0 else set()
     return near
 
 
-def _is_near(load: BundleLoad, ratio: float, limits: SplitSettings) -> bool:
+def _is_near(load: BundleLoad, limits: SplitSettings) -> bool:
     pairs = (
         (load.topics or 0.0, limits.max_topics_count),
         (load.sessions_count, limits.max_sessions_count),
         (load.messages_per_s, limits.max_messages_per_s),
         (load.bytes_per_s, limits.max_bytes_per_s),
     )
-    return any(limit > 0 and value >= ratio * limit and value > 0 for value, limit in pairs)
+    return any(limit > 0 and value >= _NEAR_RATIO * limit and value > 0 for value, limit in pairs)
 
 
 def topic_traffic(answer: bytes, wanted: set[str] | None) -> dict[str, dict[str, TopicLoad]]:

@@ -40,7 +40,7 @@ from streaming.settings.catalog import (
     settings_by_path,
     suggest_nearest,
 )
-from streaming.settings.sections import Settings, Tree, merge
+from streaming.settings.sections import Settings, Tree, leaves, merge
 from streaming.settings.targets import is_secret
 from streaming.settings.zones import UnknownZone, resolve_zones
 
@@ -188,7 +188,7 @@ class _Written:
             self._put(path, read, source)
 
     def _put(self, path: Path, value: object, source: str) -> None:
-        self.sources.update((leaf, source) for leaf in _leaves(value, path))
+        self.sources.update((leaf, source) for leaf, _ in leaves(value, path))
         for part in reversed(path):
             value = {part: value}
         self.tree = merge(self.tree, cast("Tree", value))
@@ -378,15 +378,6 @@ def _suggestion(name: str, section: type, path: Path) -> str:
     else:
         elsewhere = tuple(key for key in elsewhere if "." in key)
     return suggest_nearest(name, known, elsewhere=elsewhere, path=path)
-
-
-def _leaves(value: object, path: Path) -> Iterator[Path]:
-    """The path of every single value; an empty table holds none."""
-    if isinstance(value, Mapping):
-        for name, below in value.items():
-            yield from _leaves(below, (*path, name))
-    else:
-        yield path
 
 
 def _locate(

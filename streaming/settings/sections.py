@@ -6,7 +6,7 @@ adds the section's name and where they were written.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -339,6 +339,15 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:
         both = isinstance(value, Mapping) and isinstance(below, Mapping)
         tree[key] = merge(below, value) if both else value  # type: ignore[arg-type]
     return tree
+
+
+def leaves(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The path of every single value of a tree, with the value; an empty table holds none."""
+    if isinstance(value, Mapping):
+        for name, below in value.items():
+            yield from leaves(below, (*path, name))
+    else:
+        yield path, value
 
 
 _CLUSTERS = """By cluster name the settings in force there, ``[pulsar]`` and ``[kafka]`` included; clusters without a section

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 from annotated_types import Ge, Le, Predicate
 from pydantic import SecretStr
 
-from policies.bounds import Count, NotNegative, Positive, check_bounds
+from policies.bounds import Count, Positive, check_bounds
 
 Protocol = Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -128,11 +128,9 @@ class PulsarTarget:
     sweeps_per_round_count: _Sweeps = 2
     """How often each broker is read in a round, at least 2, so that one failed read leaves no gap."""
     topic_stats: TopicStatsWanted = "hot"
-    """Bundles whose traffic is reported by topic: ``hot`` = those above ``topic_stats_ratio`` of a split limit; ``all`` = every
-    bundle; ``none`` = no bundle, so that no split can be computed."""
-    topic_stats_ratio: NotNegative = 0.5
-    """Share of a split limit (rate, throughput, topics or sessions) from which a bundle's topics are reported; half, so
-    that they are there before the limit is reached."""
+    """Bundles whose traffic is reported by topic: ``hot`` = those at half of a split limit (rate, throughput, topics or sessions) or
+    more, and each broker's heaviest by rate and by throughput; ``all`` = every bundle; ``none`` = no bundle, so that no split can be
+    computed."""
     cluster_interval_s: Positive = 300.0
     """Time between looks at isolation policies, anti-affinity groups and whether Pulsar balances by itself: each look
     makes a call for every namespace."""

@@ -3,7 +3,7 @@
 A scenario is a row of ``SCENARIOS``: the shape of its fleet, and the changes that make its trouble.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -468,9 +468,7 @@ SCENARIOS: Final = (
 """In the order of the table."""
 
 
-def find_scenario(name: str) -> Scenario | None:
-    """The scenario of that name; None where there is none."""
-    return next((each for each in SCENARIOS if each.name == name), None)
+BY_NAME: Mapping[str, Scenario] = {each.name: each for each in SCENARIOS}
 
 
 def limit_hours(build: Build, hours: float) -> Build:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from state.closing import Identity
 from state.controller import Controller
-from state.settings import ClusterSettings
 from state.store import DictStore
 from streaming.contract.encode import Origin
 from streaming.controller.recorder import RotatingFolder
 from streaming.controller.recording import Recorded
+from streaming.settings import ClusterSettingsSource, Settings
 from streaming.transport.intake import Intake, Record
-from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, FixedSettings, Fleet, tick
+from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet, tick
 from tests.bench.report import Row, Section, best_cpu_s
 from tests.support.processes import ROOT, TRIMTAB
 
@@ -24,7 +24,7 @@ _BROKERS_COUNT = 50
 """So few that a call takes milliseconds, so that some calls are not disturbed."""
 _MB, _GB = 1e6, 1e9
 _LARGE_BROKERS_COUNT = 1000
-_SETTINGS = FixedSettings(ClusterSettings())
+_SETTINGS = ClusterSettingsSource(Settings())
 
 
 def measure_ingest(*, quick: bool) -> Section:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import msgspec
 
 from state.outputs import rfc3339
-from state.settings import ClusterSettings
 
 CLUSTER = "bench"
 ROUND_MS = 60_000
@@ -119,18 +118,3 @@ def _broker(broker: int, *, usage_points: float) -> dict[str, object]:
         "maxResourceUsage": usage_points / 100,
         "loadReportType": "LocalBrokerData",
     }
-
-
-class FixedSettings:
-    """The same settings for every cluster."""
-
-    def __init__(self, settings: ClusterSettings) -> None:
-        self._settings = settings
-
-    def base(self, _cluster: str) -> ClusterSettings:
-        """The settings."""
-        return self._settings
-
-    def overlaid(self, _cluster: str, _overlay: bytes) -> ClusterSettings:
-        """The settings."""
-        return self._settings

@@ -23,10 +23,11 @@ from state.closing import Identity
 from state.controller import Controller
 from state.events import LoadReport
 from state.guard_settings import GuardSettings
-from state.settings import ClusterSettings, PulsarSettings, RoundSettings
+from state.settings import PulsarSettings, RoundSettings
 from state.store import DictStore
 from streaming.contract.decode import decode
-from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, FixedSettings, Fleet
+from streaming.settings import ClusterSettingsSource, Settings
+from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet
 from tests.bench.report import Row, Section, best_cpu_s
 from tests.policies.fleets import decide
 
@@ -217,7 +218,9 @@ def measure_round(*, quick: bool) -> Section:
     reports = [_event(report) for report in Fleet(brokers_count=_LARGE).reports(time_ms=0)]
     store, taken_s, closed_s = DictStore(), [], []
     for number in range(3 if quick else 8):
-        controller = Controller(CLUSTER, store, identity=Identity(), settings=FixedSettings(_deciding()))
+        controller = Controller(
+            CLUSTER, store, identity=Identity(), settings=ClusterSettingsSource(_deciding())
+        )
         taken_s.append(best_cpu_s(partial(_take, controller, reports, number), times=1))
         closed_s.append(best_cpu_s(partial(_close, controller), times=1))
     return Section(
@@ -238,9 +241,9 @@ def _event(report: bytes) -> LoadReport:
     return event
 
 
-def _deciding() -> ClusterSettings:
+def _deciding() -> Settings:
     """Settings that decide in every round, on what was reported, and never hold back."""
-    return ClusterSettings(
+    return Settings(
         pulsar=PulsarSettings(
             shadow=False,
             rounds=RoundSettings(warmup_rounds=0),

@@ -16,7 +16,7 @@ from deploy.grafana.__main__ import render
 from deploy.grafana.panels import WIDTH
 from deploy.grafana.queries import select
 from streaming.contract import families
-from tests.support.queries import DASHBOARDS, ROOT, Asked, asked_by_dashboards, problems
+from tests.support.queries import DASHBOARDS, KNOWN_VALUES, ROOT, Asked, asked_by_dashboards, problems
 
 register_default_plugins()
 
@@ -67,6 +67,10 @@ def test_every_query_names_metrics_labels_and_values_that_exist(asked: Asked):
 )
 def test_a_query_that_names_something_else_is_found(expr: str, problem: str):
     assert problem in " ".join(problems(Asked("a panel", expr)))
+
+
+def test_values_are_known_of_labels_that_their_family_has():
+    assert [(family.name, label) for family, label in KNOWN_VALUES if label not in family.labels] == []
 
 
 def test_a_selector_of_what_a_family_does_not_have_cannot_be_built():

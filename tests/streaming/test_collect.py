@@ -113,9 +113,9 @@ def test_topics_are_reported_of_bundles_near_a_split_limit_and_of_the_heaviest(
         read_report(json.dumps({"loadReportType": "LocalBrokerData", "lastStats": stats}).encode()).lastStats
         or {}
     )
-    assert wanted_bundles(loads, wanted="hot", ratio=0.5, limits=limits) == wanted
-    assert wanted_bundles(loads, wanted="none", ratio=0.5, limits=limits) == set()
-    assert wanted_bundles(loads, wanted="all", ratio=0.5, limits=limits) is None
+    assert wanted_bundles(loads, wanted="hot", limits=limits) == wanted
+    assert wanted_bundles(loads, wanted="none", limits=limits) == set()
+    assert wanted_bundles(loads, wanted="all", limits=limits) is None
 
 
 @pytest.mark.parametrize(

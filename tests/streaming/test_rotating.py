@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from streaming.cli import main
-from streaming.cli.options import Size, size_text
+from streaming.cli.options import Size
 from streaming.controller.recorder import RotatingFolder
 from streaming.controller.recording import Recorded, decode_recorded
 from streaming.controller.replay import files_of
@@ -219,23 +219,3 @@ def test_sizes_are_read_as_people_write_them(text: str, size_bytes: int):
 def test_what_is_no_size_is_refused_with_an_example(text: str):
     with pytest.raises(click.BadParameter, match="expected a size such as 64MiB"):
         Size().convert(text, None, None)
-
-
-def test_a_size_is_told_in_the_unit_that_divides_it():
-    assert [size_text(each) for each in (2**26, 2**31, 1000)] == ["64MiB", "2GiB", "1000"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--max-file-size", "1MiB"], "give --max-total-size too"),
-        (
-            ["--max-file-size", "2MiB", "--max-total-size", "1MiB"],
-            "--max-file-size 2MiB is above --max-total-size 1MiB",
-        ),
-    ],
-)
-def test_limits_that_do_not_fit_are_refused_with_a_remedy(tmp_path: Path, arguments: list[str], message: str):
-    done = CliRunner().invoke(main, ["record", *arguments, str(tmp_path / "folder")])
-    assert done.exit_code == 2
-    assert message in done.output

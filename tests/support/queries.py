@@ -43,7 +43,7 @@ KNOWN_VALUES: Mapping[tuple[Family, str], frozenset[str]] = {
     (families.ACTION_RESULTS, "outcome"): frozenset(KNOWN_LABELS.result_outcomes),
     (families.UNLOADS_REPEATED, "source"): frozenset({"same", "other"}),
     (families.EVENTS, "type"): frozenset(KNOWN_LABELS.event_types),
-    (families.EVENTS, "result"): frozenset(get_args(Result)),
+    (families.EVENTS, "outcome"): frozenset(get_args(Result)),
     (families.USAGE, "resource"): frozenset(("overall", *RESOURCES)),
     (families.USAGE, "stat"): frozenset({"mean", "max", "stdev"}),
     (families.BROKERS, "state"): frozenset({"reporting", "missing", "excluded"}),

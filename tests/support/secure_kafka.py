@@ -55,8 +55,8 @@ class SecureKafka(LocalKafka):
         """A certificate of ``user``, signed by the authority the broker trusts, and its key; both PEM."""
         issued = self._authority.issue_cert(f"{user}.test", common_name=user)
         certificate, key = (self.directory / f"{user}.{kind}.pem" for kind in ("certificate", "key"))
-        certificate.write_bytes(_chain_of(issued))
-        key.write_bytes(_key_of(issued))
+        certificate.write_bytes(chain_of(issued))
+        key.write_bytes(key_of(issued))
         return certificate, key
 
     @property
@@ -108,14 +108,15 @@ class SecureKafka(LocalKafka):
     def _make_certificates(self) -> None:
         self._authority.cert_pem.write_to_path(str(self.ca_file))
         issued = self._authority.issue_cert("127.0.0.1")
-        (self.directory / "broker.pem").write_bytes(_key_of(issued) + _chain_of(issued))
+        (self.directory / "broker.pem").write_bytes(key_of(issued) + chain_of(issued))
 
 
-def _chain_of(issued: trustme.LeafCert) -> bytes:
+def chain_of(issued: trustme.LeafCert) -> bytes:
+    """The certificate and those that signed it, as PEM."""
     return b"".join(each.bytes() for each in issued.cert_chain_pems)
 
 
-def _key_of(issued: trustme.LeafCert) -> bytes:
+def key_of(issued: trustme.LeafCert) -> bytes:
     """Kafka reads a key as PKCS#8 only (KIP-651), so the one trustme makes is written anew."""
     key = load_pem_private_key(issued.private_key_pem.bytes(), password=None)
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

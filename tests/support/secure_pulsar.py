@@ -21,16 +21,11 @@ from pathlib import Path
 
 import httpx
 import trustme
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
 
 from deploy.local.processes import free_ports
 from deploy.local.pulsar import StandalonePulsar
 from deploy.local.pulsar_settings import LoadManager
+from tests.support.secure_kafka import chain_of, key_of
 
 SUPER_USER = "admin"
 """The only role that may do everything."""
@@ -117,11 +112,8 @@ class SecurePulsar(StandalonePulsar):
         authority = trustme.CA()
         issued = authority.issue_cert("127.0.0.1")
         authority.cert_pem.write_to_path(str(self.ca_file))
-        key = load_pem_private_key(issued.private_key_pem.bytes(), password=None)
-        (self.directory / "key.pem").write_bytes(
-            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        )
-        (self.directory / "broker.pem").write_bytes(b"".join(each.bytes() for each in issued.cert_chain_pems))
+        (self.directory / "key.pem").write_bytes(key_of(issued))
+        (self.directory / "broker.pem").write_bytes(chain_of(issued))
 
 
 def _encode(part: dict[str, str]) -> str:

@@ -21,6 +21,7 @@ from rich.text import Text
 from deploy.local.demo import wording
 from deploy.local.demo.fleet import BrokerNow
 from deploy.local.demo.story import Decision, Story
+from streaming.cli.summaries import outcome_text
 from streaming.planner.split import bar
 
 PICTURE_WIDTH, PICTURE_HEIGHT = 100, 30
@@ -270,7 +271,7 @@ def _cut(decision: Decision, columns: int, *, has_room: bool) -> list[Text]:
 def _footer(story: Story, width: int, *, has_room: bool) -> list[Text]:
     """Facts, and a command that stands alone on its line, so that it can be taken whole."""
     summary = story.last_round
-    last = "none yet" if summary is None else wording.outcome(summary)
+    last = "none yet" if summary is None else outcome_text(summary)
     return [
         *(_line((f" {text}", "bold red")) for text in story.happenings),
         *(_line((" changed ", "dim"), text) for text in wording.changes(story)[-1:]),

@@ -30,7 +30,7 @@ from streaming.planner.split import Plan
 
 
 def plan_cut(split: Split, topics: Mapping[str, Traffic], limits: BundleLimits) -> Plan:
-    """The split as a plan over these topics of its bundle, for ``streaming.planner.split.picture`` to draw."""
+    """The split as a plan over these topics of its bundle, for ``streaming.planner.split.draw`` to show."""
     bundle = Bundle.parse(split.bundle)
     loads = topic_loads(
         list(topics),

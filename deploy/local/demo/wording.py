@@ -15,6 +15,7 @@ from policies.wording import counted
 from state.outputs import RoundSummary, Split
 from state.overlay import ControlData, moment_at
 from streaming.cli.control import maintenance_of, overlay_lines, window_text
+from streaming.cli.summaries import outcome_text
 from streaming.planner.split import draw
 
 
@@ -56,11 +57,6 @@ def reason(decision: Decision) -> str:
 def picture(decision: Decision) -> list[str]:
     """The lines of the picture of a cut; none for an unload."""
     return [] if decision.plan is None else draw(decision.plan).splitlines()
-
-
-def outcome(summary: RoundSummary) -> str:
-    """What a round decided, and why no more, in the words of the commands."""
-    return summary.reason if summary.outcome == "decided" else f"{summary.outcome}: {summary.reason}"
 
 
 def state(summary: RoundSummary | None) -> str:
@@ -174,7 +170,7 @@ class Lines:
         if story.rounds_count > self._rounds_count and story.last_round is not None:
             self._rounds_count = story.rounds_count
             self._line(
-                f"round {story.last_round.round}: {outcome(story.last_round)} · {_loads(story)} · "
+                f"round {story.last_round.round}: {outcome_text(story.last_round)} · {_loads(story)} · "
                 f"spread {story.spreads_points[-1]:.1f} points · lag {story.lags_s[-1]:.1f} s · "
                 f"{state(story.last_round)}"
             )

@@ -9,7 +9,7 @@ from state.events import BrokerReport
 from streaming.simulator.fleet import Fleet
 from streaming.simulator.reporting import Publisher
 from streaming.simulator.runs import generators, spread_points
-from streaming.simulator.scenarios import SCENARIOS, Shape, find_scenario, make_setup
+from streaming.simulator.scenarios import SCENARIOS, Scenario, Shape, make_setup
 from streaming.simulator.setup import KNEE_POINTS, Happening, Moving, Setup, saturate
 
 SMALL = [each for each in SCENARIOS if each.name != "large-fleet"]
@@ -89,9 +89,8 @@ def test_a_split_changes_no_traffic_and_its_children_have_its_topics():
 
 
 @pytest.mark.parametrize("scenario", SMALL, ids=lambda each: each.name)
-def test_a_scenario_begins_unbalanced_where_it_says_that_something_is_wrong_at_once(scenario: object):
-    found = find_scenario(scenario.name)
-    setup = found.build(np.random.default_rng(3))
+def test_a_scenario_begins_unbalanced_where_it_says_that_something_is_wrong_at_once(scenario: Scenario):
+    setup = scenario.build(np.random.default_rng(3))
     assert set(setup.bundles.owner.tolist()) <= set(np.flatnonzero(setup.alive).tolist())
     assert len(set(setup.bundles.names)) == len(setup.bundles.names)
     fleet = fleet_of(setup)

@@ -25,7 +25,7 @@ from streaming.simulator.runs import (
     requests_of,
     run,
 )
-from streaming.simulator.scenarios import Shape, find_scenario, limit_hours
+from streaming.simulator.scenarios import BY_NAME, Shape, limit_hours
 from streaming.simulator.score import Counter, Run
 from streaming.simulator.setup import Measuring, Setup
 from tests.bench.simulations import DEFAULTS, candidate
@@ -61,8 +61,7 @@ class Noting:
 
 def build_of(scenario: str) -> Build:
     """A fleet with a trouble; the case of few big messages has four calm brokers beside them."""
-    found = find_scenario(scenario.removeprefix("few-"))
-    assert found is not None
+    found = BY_NAME[scenario.removeprefix("few-")]
     shown = replace(found, shape=CALM) if scenario.startswith("few-") else found
     return limit_hours(shown.build, HOURS)
 
@@ -144,8 +143,7 @@ def play(build: Build, hours: float) -> Counter:
 @cache
 def played(scenario: str, hours: float = 2.0) -> Counter:
     """The fleet planner on a scenario."""
-    found = find_scenario(scenario)
-    return play(found.build, hours)
+    return play(BY_NAME[scenario].build, hours)
 
 
 def test_in_pure_noise_nothing_moves():
@@ -167,7 +165,7 @@ def test_a_broker_that_does_not_know_its_network_receives_nothing_from_those_tha
 
 def test_bundles_that_vanish_from_reports_and_come_back_move_hardly_more_traffic():
     """The heaviest bundles may not move while they are missing, so that more and lighter ones do."""
-    found = find_scenario("flapping-bundles")
+    found = BY_NAME["flapping-bundles"]
     scores = []
     for changes in (found.changes[:1], ()):
         every_report = replace(found, changes=(*changes, _lose_nothing))
