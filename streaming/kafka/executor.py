@@ -157,7 +157,10 @@ class KafkaActions(Closeable):
             try:
                 self._begin_at(partition)
                 self._consumer.resume(partition)
-            except ValueError:  # the client's own thread took it away meanwhile; another executor has it now
+            except (
+                ValueError,
+                KeyError,
+            ):  # the client's own thread took it away meanwhile; another executor has it now
                 if partition in self._consumer.assignment():
                     raise
             self._assigned.new.discard(partition)
@@ -208,6 +211,10 @@ class KafkaActions(Closeable):
         except KafkaError as error:
             why = explain_denied(error, self._link, "Read", topic=self._topic, group=self._group)
             raise PublishError(f"{what}: {why}") from error
+        except (
+            KeyError
+        ) as error:  # pausing or resuming a partition that the client's own thread took away meanwhile
+            raise PublishError(f"{what}: a partition was taken away meanwhile") from error
 
 
 class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
