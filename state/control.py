@@ -9,8 +9,9 @@ count as reports. A control event may ask for it, too: then the memory is empty 
 nothing came from the cluster for longer than ``max_report_age_s`` before the event, no round may ever close, so the memory is
 removed at once and takes no bytes any more. A controller that is that far behind its input also takes a live cluster for silent,
 and forgets it some rounds earlier. What stays: the control events, the clock, the open rounds and where the records come from;
-and our own part of a Kafka cluster's throttle that is in force, because otherwise it would stay on the brokers for ever. A
-cluster that is forgotten at once loses all but the newest control event, its throttle included.
+what the cluster is besides its load, because an action that does not know its isolation would break it; and our own part of a Kafka
+cluster's throttle that is in force, because otherwise it would stay on the brokers for ever. A cluster that is forgotten at once loses
+all but the newest control event, its throttle included.
 
 Ticks, results and control events come from clusters of both systems, facts alone do not show the system either, and rounds have
 another length in each. So nothing is counted before the first report: then the events are taken in the order in which they came,
@@ -101,6 +102,7 @@ def forget(header: Header, number: int) -> Header:
         last_report_ms=header.last_report_ms,
         control=header.control,
         approvals=header.approvals,
+        facts=header.facts,
         system=header.system,
         forget_from_ms=[from_ms for from_ms in header.forget_from_ms if from_ms > number * header.length_ms],
     )

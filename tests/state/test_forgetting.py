@@ -20,9 +20,11 @@ from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
 from tests.state.traces import (
     CLUSTER,
+    ISOLATED,
     ROUNDS,
     Run,
     assert_arrival_changes_nothing,
+    facts,
     failing_in,
     kafka_trace,
     load,
@@ -134,6 +136,15 @@ def test_a_control_event_empties_the_memory_with_the_first_round_it_holds_for():
     trace = [*hot(5.0), *hot(12.0), asked, *hot(22.0), asked, *hot(32.0)]
     assert acted(run([trace], SETTINGS)) == [0, 2]
     assert acted(run([[event] for event in trace], SETTINGS)) == [0, 2]
+
+
+def test_a_live_cluster_that_is_forgotten_keeps_its_isolation():
+    """b3 is idle, but no primary of t/a: from the round of the forgetting on, too, nothing of b1 may go there."""
+    isolated = facts(5.0, isolation=ISOLATED)
+    fleet = [[*hot(5.0 + at), load("b3", 5.0 + at, cpu=0.0)] for at in (0, 10, 20, 30)]
+    found = run([[isolated, *fleet[0], *fleet[1], forgotten(10.0), *fleet[2], *fleet[3]]], SETTINGS)
+    moves = [(action["round"], action["destination_broker"]) for action in found.actions]
+    assert moves == [(0, "b2"), (2, "b2")]
 
 
 def test_a_newer_control_event_does_not_take_the_forgetting_back():
