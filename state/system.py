@@ -73,7 +73,7 @@ class System(ABC, Generic[MemoryT]):
 
     @abstractmethod
     def forgotten(self, memory: MemoryT) -> MemoryT:
-        """What stays of the memory when the cluster is forgotten."""
+        """What stays of the memory when the cluster is forgotten; nothing where a round may close without it (``needs_memory``)."""
 
     @abstractmethod
     def needs_memory(self, open_round: OpenRound) -> bool:

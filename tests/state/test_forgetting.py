@@ -30,6 +30,7 @@ from tests.state.traces import (
     load,
     overlay,
     random_trace,
+    result,
     run,
     seeds,
     settings_of,
@@ -145,6 +146,15 @@ def test_a_live_cluster_that_is_forgotten_keeps_its_isolation():
     found = run([[isolated, *fleet[0], *fleet[1], forgotten(10.0), *fleet[2], *fleet[3]]], SETTINGS)
     moves = [(action["round"], action["destination_broker"]) for action in found.actions]
     assert moves == [(0, "b2"), (2, "b2")]
+
+
+@pytest.mark.parametrize("first", [sweep(25.0), result(25.0)], ids=["a tick", "a result"])
+def test_a_cluster_is_forgotten_also_where_the_first_round_to_do_so_has_no_report(first: Event):
+    """Three rounds in a row fire: rounds 0 and 1 are two, round 2 has no report, and of rounds 3 to 5 the last acts."""
+    patient = settings_of(**FORGET | {"avg_shedder": _SHEDDER | {"high_hit_count": 3, "low_hit_count": 3}})
+    trace = [*hot(5.0), *hot(15.0), forgotten(10.0), first, *hot(35.0), *hot(45.0), *hot(55.0)]
+    assert acted(run([trace], patient)) == [5]
+    assert acted(run([[event] for event in trace], patient)) == [5]
 
 
 def test_a_newer_control_event_does_not_take_the_forgetting_back():
