@@ -69,11 +69,9 @@ def begin(context: RoundContext) -> Answers:
         for bundle, until_ms in header.rejected.items()
         if is_asked and closing.end_ms < until_ms
     }
-    expired = {proposal.id for proposal in answers.expired}
+    expired = {name for proposal in answers.expired for name in _names_of(proposal)}
     for record in header.approvals:
-        answered = [
-            proposal for proposal in kept if record.proposal_id in (proposal.id, f"{ROUND}{proposal.round}")
-        ]
+        answered = [proposal for proposal in kept if record.proposal_id in _names_of(proposal)]
         if not answered:
             outcome = "expired" if record.proposal_id in expired else "unknown"
             detail = "it is not open: it has expired, was answered before, or is of another cluster"
@@ -89,6 +87,11 @@ def begin(context: RoundContext) -> Answers:
                 answers.given.append(Answer(named, "", ""))
     header.proposals, header.approvals = kept, []
     return answers
+
+
+def _names_of(proposal: ProposalRecord) -> tuple[str, str]:
+    """What an answer to a proposal may name: the proposal itself, or all of its round."""
+    return proposal.id, f"{ROUND}{proposal.round}"
 
 
 def answer_none(answers: Answers, *, outcome: str, reason: str) -> None:

@@ -316,3 +316,20 @@ def test_one_answer_is_for_all_open_proposals_of_its_round_and_for_no_other(verd
     ]
     assert len(found.approved) == (150 if verdict == "approved" else 0)
     assert len(header.rejected) == (150 if verdict == "rejected" else 0)
+
+
+@pytest.mark.parametrize(
+    ("named", "outcome"),
+    [("p", "expired"), ("round/5", "expired"), ("q", "unknown"), ("round/6", "unknown")],
+)
+def test_an_answer_to_an_expired_proposal_says_so_whether_it_names_it_or_its_round(
+    named: str, outcome: str
+) -> None:
+    """The round ends at 480 s."""
+    expired = ProposalRecord("p", "unload", "t/n/0", "b1", "b2", 5, 480_000, b"")
+    said = [Approval(1, "w", named, "approved", "ann", "a test")]
+    asked = seen(
+        load("b1", 470), header={"proposals": [expired], "approvals": said}, proposals_expire_ms=900_000
+    )
+    (given,) = approvals.begin(asked.context).given
+    assert given.outcome == outcome
