@@ -67,8 +67,8 @@ class ControlData(msgspec.Struct, frozen=True):
     """When the pause ends by itself: it applies to rounds that begin before, and to executors until then. Null: a person ends it."""
     forget: bool = False
     """Start again with an empty memory of the cluster: with the first round that the event applies to, or at once if the cluster
-    has been silent for longer than `max_report_age_s`. What the newest `trimtab.pulsar.cluster.v1` says stays known, unless the cluster
-    is silent. The rest of the event applies as usual; later events do not repeat it."""
+    has been silent for longer than `max_report_age_s`. What the newest `trimtab.pulsar.cluster.v1` says and a Kafka throttle that
+    trimtab set stay known, unless the cluster is silent. The rest of the event applies as usual; later events do not repeat it."""
     maintenance_brokers: dict[Text, MaintenanceWindow] = {}
     """Brokers under maintenance, by broker id: they are neither source nor destination, and their reports are not missed. Only for
     Pulsar clusters, like the next two fields."""

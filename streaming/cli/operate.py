@@ -53,7 +53,7 @@ def resume_command(request: Request) -> None:
 def forget_command(request: Request) -> None:
     """Forget what is remembered of a cluster: averages, hit counts, cooldowns, budgets, failures. Its pause, mode and settings stay.
 
-    Name each with --cluster: --all is refused. For a cluster that is gone, this frees its memory. Take a Kafka throttle off first: afterwards trimtab does not know that it set it.
+    Name each with --cluster: --all is refused. A Kafka throttle that trimtab set stays known, but not that of a cluster that sent nothing for max_report_age_s: this frees all memory of it. Take such a throttle off first, because afterwards trimtab does not know that it set it.
     """
     if request.every:
         raise click.UsageError("name the clusters to forget: --cluster NAME (once or more)")

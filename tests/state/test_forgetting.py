@@ -255,6 +255,18 @@ def test_a_kafka_cluster_comes_back_to_an_empty_memory_but_knows_its_throttle():
     assert header.system == "kafka"
 
 
+@pytest.mark.parametrize(("asked_s", "is_known"), [(40.0, True), (80.0, True), (81.0, False)])
+def test_only_of_a_silent_kafka_cluster_does_a_control_event_forget_the_throttle(
+    asked_s: float, *, is_known: bool
+):
+    """The last report comes at 55 s, and one is too old after 25 s."""
+    store = DictStore()
+    trace = with_results(kafka_trace(6), KAFKA, ["succeeded"] * 9)
+    until_asked = [event for event in trace if event.time_ms <= 55_000]
+    run([[*until_asked, forgotten(asked_s)], kafka_trace(12)[-4:]], KAFKA, store=store)
+    assert decode_kafka(store.fleet() or b"").pacing.is_active is is_known
+
+
 @given(seed=seeds)
 @settings(max_examples=25, deadline=None, derandomize=True)
 def test_what_is_forgotten_does_not_depend_on_how_events_arrive(seed: int):
