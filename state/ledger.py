@@ -335,6 +335,17 @@ class Ledger(msgspec.Struct, array_like=True):
             if end_ms < decision.until_ms:
                 yield name, decision.children
 
+    def splits_on_their_way(self, *, end_ms: int) -> list[Decision]:
+        """Splits that may still show in the reports: nothing says that they did, that they failed, or that they had no effect."""
+        newest = {decision.bundle: decision for decision in self.decisions if decision.kind == "split"}
+        return [
+            decision
+            for decision in newest.values()
+            if decision.verdict is None
+            and decision.result in (None, "succeeded")
+            and (end_ms < decision.until_ms or decision.is_watched)
+        ]
+
     def unsettled_brokers(self, *, end_ms: int) -> frozenset[str]:
         """Brokers of unloads that are being carried out, or do not show in the reports yet, or show only since this round."""
         newest = {decision.bundle: decision for decision in self.decisions if decision.kind == "unload"}

@@ -207,7 +207,7 @@ class SplitSnapshot:
     namespaces: Ints
     """Row of each one's namespace in ``namespace_bundle_counts``, (m,)."""
     namespace_bundle_counts: Ints
-    """How many bundles each namespace has, those not in the snapshot included."""
+    """How many bundles each namespace has or is about to have, those not in the snapshot included."""
     topic_counts: Ints
     """Topics, as the owner reports them now, (m,); 0 without statistics: not known."""
     session_counts: Ints

@@ -32,10 +32,11 @@ from policies.splitting.plan import (
 )
 from policies.wording import found_in
 from state.closing import Hold
-from state.events import SESSIONS, TOPICS
+from state.events import SESSIONS, TOPICS, namespace_of
 from state.outputs import Section, Split, SplitChild, SplitRow
 from state.pulsar import masks
 from state.pulsar.admission import PROPOSED, Admission
+from state.pulsar.listings import find, pick
 from state.pulsar.memory import WaitingTopics
 from state.pulsar.view import PolicyView, RoundContext
 from state.summary import SHOWN_ROWS, join_names
@@ -145,7 +146,7 @@ def _snapshot(
     return SplitSnapshot(
         names=table.view.bundles.names,
         namespaces=fleet.namespace[rows],
-        namespace_bundle_counts=np.bincount(fleet.namespace, minlength=len(fleet.namespaces)),
+        namespace_bundle_counts=_namespace_bundle_counts(context),
         topic_counts=np.where((reported == 0) & has_stats, topics.ends - topics.starts, reported),
         session_counts=counts[:, SESSIONS],
         messages_per_s=fleet.split_averages[rows, 0],
@@ -154,6 +155,21 @@ def _snapshot(
         has_topic_stats=has_stats,
         topic_table=topics,
     )
+
+
+def _namespace_bundle_counts(context: RoundContext) -> Ints:
+    """How many bundles each namespace of the fleet has once the splits on their way are done."""
+    fleet, flying = context.fleet, context.ledger.splits_on_their_way(end_ms=context.end_ms)
+    counts = np.bincount(fleet.namespace, minlength=len(fleet.namespaces))
+    names = {decision.bundle for decision in flying}
+    names |= {child.bundle for decision in flying for child in decision.children}
+    known = set(pick(fleet.bundles, find(fleet.bundles, names))) if names else names
+    for decision in flying:
+        namespace = namespace_of(decision.bundle)
+        if namespace in fleet.namespaces:
+            missing_count = sum(child.bundle not in known for child in decision.children)
+            counts[fleet.namespaces.index(namespace)] += missing_count - (decision.bundle in known)
+    return counts
 
 
 def topic_table(table: PolicyView, topics: Mapping[str, WaitingTopics]) -> TopicTable:

@@ -1,7 +1,7 @@
 """Splits that a round decides, by each measure that a bundle can be too big in, with outcomes and reasons."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +33,7 @@ from state.pulsar.masks import COOLDOWN, OPEN
 from state.pulsar.memory import Fleet, WaitingTopics
 from state.pulsar.splits import Splits, as_in, topic_table
 from state.pulsar.view import PolicyView
-from state.settings import ClusterSettings, PulsarSettings
+from state.settings import ClusterSettings, PulsarSettings, SettingsSource
 from state.store import DictStore
 from tests.state.building import PROPOSALS_EXPIRE_AT, PROPOSALS_EXPIRE_MS, plan, seen
 from tests.state.traces import (
@@ -43,6 +43,7 @@ from tests.state.traces import (
     load,
     run,
     split_settings,
+    with_results,
 )
 
 A, B, C, GONE = (f"t/{name}/0x0_0x1" for name in ("a", "b", "c", "gone"))
@@ -499,3 +500,81 @@ def test_once_the_clients_are_known_by_topic_the_part_that_kept_them_is_judged_b
     broker.tells_sessions = True
     broker.play(40)
     assert (broker.bundles, broker.findings()) == (parts, {("dominant-topic", SESSION_TOPICS[3])})
+
+
+QUARTERS = [f"t/n/0x{at}0000000_0x{at + 4:x}0000000" for at in (0, 4, 8)] + ["t/n/0xc0000000_0xffffffff"]
+"""The four bundles of a namespace; the first two are at b1 and b2, the others at b3."""
+
+
+def quarters(time_s: float, hot: Collection[int] = (), *, without: Collection[int] = ()) -> list[Event]:
+    """A round of the namespace: a bundle that is ``hot`` has 200 messages/s where 100 are allowed, and others have 1."""
+    rates = {name: 200.0 if at in hot else 1.0 for at, name in enumerate(QUARTERS) if at not in without}
+    owners = {"b1": QUARTERS[:1], "b2": QUARTERS[1:2], "b3": QUARTERS[2:]}
+    return [
+        load(
+            broker,
+            time_s,
+            bundles={name: rates[name] for name in owned if name in rates},
+            topics_count=9,
+        )
+        for broker, owned in owners.items()
+    ]
+
+
+def halves(name: str) -> list[str]:
+    """The children of a bundle that is cut in the middle of its range."""
+    namespace, _, text = name.rpartition("/")
+    lower, upper = (int(edge, 16) for edge in text.split("_"))
+    middle = lower + (upper - lower) // 2
+    return [f"{namespace}/0x{lower:08x}_0x{middle:08x}", f"{namespace}/0x{middle:08x}_0x{upper:08x}"]
+
+
+def cuts_of(found: Run) -> list[tuple[int, str]]:
+    return [(each["round"], each["bundle"]) for each in found.actions if not each["dry_run"]]
+
+
+def splits_shown(found: Run, number: int) -> dict[str, int]:
+    """Outcomes of splits in a round."""
+    (summary,) = [each for each in found.summaries if each["round"] == number]
+    outcomes: dict[str, int] = summary["splits"]["outcomes"]
+    return outcomes
+
+
+def limited(**split: Any) -> SettingsSource:
+    return split_settings(**{"hit_count": 1, "without_topic_stats": "range"} | split)
+
+
+@pytest.mark.parametrize(
+    ("results", "outcome"),
+    [
+        ([], "namespace-full"),
+        (["succeeded"], "namespace-full"),
+        (["failed"], "acted"),
+        (["skipped"], "acted"),
+    ],
+    ids=["no result", "it succeeded", "it failed", "it was skipped"],
+)
+def test_a_namespace_keeps_to_its_limit_of_bundles_while_a_split_of_it_is_on_its_way(
+    results: list[str], outcome: str
+) -> None:
+    """Four bundles and five allowed: the first split, of round 1, makes five of them, whatever the reports show by round 2."""
+    source = limited(max_namespace_bundles_count=5)
+    trace = [*quarters(5, {0}), *quarters(15, {0, 1}), *quarters(25, {0, 1})]
+    found = run([with_results(trace, source, results)], source)
+    assert cuts_of(found)[0] == (1, QUARTERS[0])
+    assert splits_shown(found, 2).get(outcome) == 1
+    assert len(cuts_of(found)) == (2 if outcome == "acted" else 1)
+
+
+@pytest.mark.parametrize("listed", [[], [0], [0, 1]], ids=["neither child", "one child", "both children"])
+def test_children_of_a_split_count_once_whether_the_reports_list_them_yet_or_not(listed: list[int]) -> None:
+    """Six are allowed: after the first split there is room for one more of two, and the parent that is gone takes none."""
+    source = limited(max_namespace_bundles_count=6)
+    children = dict.fromkeys((halves(QUARTERS[0])[at] for at in listed), 1.0)
+    trace = [
+        *quarters(5, {0}),
+        *quarters(15, {0, 1, 2}),
+        load("b1", 25, bundles=children, topics_count=9),
+        *quarters(25, {1, 2})[1:],
+    ]
+    assert splits_shown(run([trace], source), 2) == {"acted": 1, "namespace-full": 1}
