@@ -84,8 +84,10 @@ class _Round:
     """What has been decided so far."""
 
     decisions: list[SplitDecision] = field(default_factory=list)
+    spent_count: int = 0
+    """Splits that spend the limit of the round; those that wait for a person do not."""
     added: Counter[int] = field(default_factory=Counter)
-    """Boundaries by namespace."""
+    """Their boundaries by namespace."""
     reasons: dict[int, str] = field(default_factory=dict)
 
 
@@ -102,11 +104,12 @@ def split(
     """
     candidates = _candidates(snapshot, memory, settings, proposals)
     outcome = _rule_out(snapshot, candidates, settings)
-    so_far = _Round()
+    so_far = _Round(spent_count=snapshot.decided_count)
+    waits = snapshot.waits[candidates.rows]
     for at in np.flatnonzero(outcome == _OPEN).tolist():
-        if 0 < settings.max_splits_per_round_count <= len(so_far.decisions):
-            outcome[outcome == _OPEN] = Outcome.BUDGET
-            break
+        if not waits[at] and 0 < settings.max_splits_per_round_count <= so_far.spent_count:
+            outcome[at] = Outcome.BUDGET
+            continue
         outcome[at] = _judge(snapshot, candidates, memory, settings, at, so_far)
     heaviest = np.full(len(candidates.rows), NO_TOPIC, dtype=np.int64)
     for at in np.flatnonzero((outcome == Outcome.SOLE_TOPIC) | (outcome == Outcome.DOMINANT_TOPIC)).tolist():
@@ -140,6 +143,18 @@ def split(
     return SplitPlan(examined=examined, decisions=tuple(so_far.decisions)), after
 
 
+def limits_passed(snapshot: SplitSnapshot, settings: SplitSettings) -> Bools:
+    """Which limits each bundle is above, in Pulsar's order, (4, m)."""
+    return np.array(
+        [
+            (snapshot.topic_counts > settings.max_topics_count) & (settings.max_topics_count > 0),
+            (snapshot.session_counts > settings.max_sessions_count) & (settings.max_sessions_count > 0),
+            snapshot.messages_per_s > settings.max_messages_per_s,
+            snapshot.bytes_per_s > settings.max_bytes_per_s,
+        ]
+    )
+
+
 def hot_partitions(table: TopicTable, settings: SplitSettings) -> Ints:
     """Rows of ``table`` that no split can help, the hottest first, ties by name: they need more partitions."""
     if settings.hot_partition_bytes_per_s <= 0:
@@ -152,13 +167,8 @@ def hot_partitions(table: TopicTable, settings: SplitSettings) -> Ints:
 def _candidates(
     snapshot: SplitSnapshot, memory: SplitMemory, settings: SplitSettings, proposals: Proposals
 ) -> _Candidates:
-    tests = [
-        (snapshot.topic_counts > settings.max_topics_count) & (settings.max_topics_count > 0),
-        (snapshot.session_counts > settings.max_sessions_count) & (settings.max_sessions_count > 0),
-        snapshot.messages_per_s > settings.max_messages_per_s,
-        snapshot.bytes_per_s > settings.max_bytes_per_s,
-    ]
-    trigger = np.select(tests, [BY_TOPICS, BY_SESSIONS, BY_MESSAGES, BY_BYTES], -1).astype(np.int8)
+    tests = limits_passed(snapshot, settings)
+    trigger = np.select(list(tests), [BY_TOPICS, BY_SESSIONS, BY_MESSAGES, BY_BYTES], -1).astype(np.int8)
     is_above = trigger >= 0
     fresh = ~is_above[proposals.rows]
     trigger[proposals.rows[fresh]] = proposals.triggers[fresh]
@@ -187,7 +197,7 @@ def _candidates(
         trigger=trigger[rows],
         load_ratio=ratio[order],
         hits=memory.hits[rows] + is_above[rows],
-        passed=np.array(tests)[:, rows],
+        passed=tests[:, rows],
         is_above=is_above[rows],
         is_proposed=np.isin(rows, proposals.rows),
         boundaries_counts=wanted[rows],
@@ -300,7 +310,9 @@ def _judge_measure(
     room = question.max_boundaries_count
     if room is not None and len(cut.boundaries) > room:
         return Outcome.NAMESPACE_FULL, ""
-    so_far.added[int(evidence.snapshot.namespaces[evidence.row])] += len(cut.boundaries)
+    if not evidence.snapshot.waits[evidence.row]:
+        so_far.spent_count += 1
+        so_far.added[int(evidence.snapshot.namespaces[evidence.row])] += len(cut.boundaries)
     so_far.decisions.append(
         SplitDecision(
             row=evidence.row,

@@ -218,6 +218,10 @@ class SplitSnapshot:
     """Throughput in + out, averaged likewise, (m,)."""
     may_split: Bools
     """Whether the bundle may be split now: not cooling, no action in flight, not excluded, (m,)."""
+    waits: Bools
+    """Whether a split of the bundle would be held until a person answers: it is decided, and spends no limit, (m,)."""
+    decided_count: int
+    """Splits of the round that are decided already; they spend its limit."""
     has_topic_stats: Bools
     """Whether ``topic_table`` knows the bundle's topics, (m,)."""
     topic_table: TopicTable

@@ -42,7 +42,7 @@ def relief(view: RoundView, plan: SheddingPlan) -> Proposals:
         kept = float(load[broker]) - float(traffic[moved[moved != row]].sum())
         if 2 * (kept - float(load.mean())) < float(load[broker]) - float(load.mean()):
             continue
-        count = _children_count(load, brokers.may_receive, broker, kept=kept, bundle=float(traffic[row]))
+        count = children_count(load, brokers.may_receive, broker, kept=kept, bundle=float(traffic[row]))
         if count:
             trigger = BY_BROKER_MESSAGES if by_messages else BY_BROKER_BYTES
             proposals[row] = (trigger, count - 1, float(load.mean()))
@@ -61,7 +61,7 @@ def _shedding_brokers(plan: SheddingPlan) -> list[int]:
     return sorted(set(brokers[brokers != NOBODY].tolist()))
 
 
-def _children_count(load: Floats, may_receive: Bools, broker: int, *, kept: float, bundle: float) -> int:
+def children_count(load: Floats, may_receive: Bools, broker: int, *, kept: float, bundle: float) -> int:
     """How many parts to cut a load of ``bundle`` into, on a broker that has ``kept`` after its other moves; 0: do not cut."""
     mean, receivers = float(load.mean()), may_receive.copy()
     receivers[broker] = False

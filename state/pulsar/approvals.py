@@ -2,8 +2,9 @@
 
 An answer is for one proposal, or for all that are open of one round: for its plan. It counts when the first round after it closes,
 whatever its own time is: its place in the log is the same in every replay. An approved action goes out, with a new id and a new
-expiry, only if nothing is against it on this round's loads: its bundle is where it was, no mask, hold or budget stops it, and its
-destination would not end above the usage of its source. It then spends what any action spends. Whatever becomes of an answer, its
+expiry, only if nothing is against it on this round's loads: its bundle is where it was, no mask, hold or budget stops it, and it
+still helps. An unload does where its destination would not end above the usage of its source, a split where its bundle is still above
+a limit, or too big for its broker and every other one. It then spends what any action spends. Whatever becomes of an answer, its
 proposal is no longer open; the policy may propose the same action again.
 """
 
@@ -15,12 +16,12 @@ import numpy as np
 
 from policies.columns import Floats
 from policies.shedding.view import NOBODY
-from policies.splitting.plan import MEASURES, TRIGGERS, BlindCut, evidence_name
+from policies.splitting.plan import MEASURES, TRIGGERS, BlindCut, TopicTable, evidence_name
 from state.events import Approval, namespace_of
 from state.ledger import ActionKind, Child
 from state.memory import ProposalRecord
 from state.outputs import ApprovalRow, ApprovalSummary, Output, ProposalRow, Split, Unload, rfc3339
-from state.pulsar import masks
+from state.pulsar import masks, splits
 from state.pulsar.admission import Admission, Move, bundle_traffic, share_of
 from state.pulsar.view import RoundContext
 from state.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS
@@ -100,11 +101,11 @@ def answer_none(answers: Answers, *, outcome: str, reason: str) -> None:
         answers.given[place] = Answer(answers.given[place].record, outcome, reason, kind=proposal.kind)
 
 
-def answer(answers: Answers, admission: Admission) -> None:
-    """Decide on what was approved, in the order of the log."""
+def answer(answers: Answers, admission: Admission, topics: TopicTable) -> None:
+    """Decide on what was approved, in the order of the log; ``topics`` are the round's statistics by bundle row."""
     usage_ratio = admission.table.view.brokers.usage_ratio.copy()
     for place, proposal in answers.approved:
-        made = _act(answers, admission, answers.given[place].record, proposal, usage_ratio)
+        made = _act(answers, admission, answers.given[place].record, proposal, usage_ratio, topics)
         answers.given[place] = replace(made, kind=proposal.kind)
         if admission.asking is not None and made.action is not None:
             admission.asking.acting.update(
@@ -118,6 +119,7 @@ def _act(
     record: Approval,
     proposal: ProposalRecord,
     usage_ratio: Floats,
+    topics: TopicTable,
 ) -> Answer:
     row = admission.context.advanced.row_of(proposal.source, proposal.bundle)
     if row is None:
@@ -132,7 +134,7 @@ def _act(
     if proposal.kind == "unload":
         made = _unload(admission, record, proposal, view_row, usage_ratio)
     else:
-        made = _split(admission, record, proposal, row)
+        made = _split(admission, record, proposal, view_row, answers.cuts, topics)
     if isinstance(made.action, Unload):
         answers.unload_rows.add(view_row)
         answers.unloads.append(made.action)
@@ -191,13 +193,25 @@ def _approved(reason: str, record: Approval) -> str:
     return f"{reason}; approved by {record.who or 'somebody'}: {record.why or 'no reason given'}"
 
 
-def _split(admission: Admission, record: Approval, proposal: ProposalRecord, row: int) -> Answer:
-    code, hold, closing = int(admission.split_codes[row]), admission.holds.split, admission.context.closing
+def _split(
+    admission: Admission,
+    record: Approval,
+    proposal: ProposalRecord,
+    row: int,
+    cuts: Sequence[Split],
+    topics: TopicTable,
+) -> Answer:
+    """Let an approved split happen, unless something is against it; ``cuts`` are those approved before."""
+    code, closing = int(admission.split_codes[admission.table.fleet_rows[row]]), admission.context.closing
+    hold = admission.holds.split
     if code != masks.OPEN:
         return Answer(record, masks.MASK_REASONS[code], masks.MASK_REASONS[code])
     if hold is not None:
         return Answer(record, hold.reason, hold.detail)
     proposed = msgspec.json.decode(proposal.data, type=Split)
+    refusal = splits.refuse_approved(admission, topics, proposed, row, cuts)
+    if refusal is not None:
+        return Answer(record, *refusal)
     action = msgspec.structs.replace(
         proposed,
         round=closing.number,

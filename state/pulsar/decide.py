@@ -171,7 +171,7 @@ def judge(
     """
     table, rules = budgets.with_rules(context, table, leaving)
     admission = Admission(context, table, rules)
-    approvals.answer(answers, admission)
+    approvals.answer(answers, admission, topics)
     drained = drains.decide(admission)
     wanted = shed(context, table)
     decided = None
@@ -182,6 +182,7 @@ def judge(
             topics,
             proposals=wanted.proposals(),
             acting=answers.unload_rows | answers.split_rows,
+            approved=answers.cuts,
         )
     admitted = admit(
         admission,

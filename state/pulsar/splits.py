@@ -5,19 +5,20 @@ bundle that is too heavy to be moved (``relief``) is split instead of unloaded, 
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 
 import msgspec
 import numpy as np
 
-from policies.columns import Bools, Codes, Ints
+from policies.columns import Codes, Ints
 from policies.shedding.contract import SheddingPlan
-from policies.splitting.criteria import split
+from policies.splitting.criteria import limits_passed, split
 from policies.splitting.cut import ChildLoad
 from policies.splitting.evidence import NO_STATISTICS, heaviest_topic
 from policies.splitting.plan import (
+    BY_BROKER_MESSAGES,
     NO_TOPIC,
     TRIGGERS,
     UNITS,
@@ -30,12 +31,13 @@ from policies.splitting.plan import (
     TopicTable,
     evidence_name,
 )
+from policies.splitting.relief import children_count
 from policies.wording import found_in
 from state.closing import Hold
 from state.events import SESSIONS, TOPICS, namespace_of
 from state.outputs import Section, Split, SplitChild, SplitRow
 from state.pulsar import masks
-from state.pulsar.admission import PROPOSED, Admission
+from state.pulsar.admission import PROPOSED, Admission, Refusal
 from state.pulsar.listings import find, pick
 from state.pulsar.memory import WaitingTopics
 from state.pulsar.view import PolicyView, RoundContext
@@ -57,7 +59,7 @@ class Splits:
     hold: Hold | None
     """Why none of the decided splits happens; None where they do."""
     waiting: dict[int, Hold]
-    """By bundle row, decided splits that wait for approval, or for the approval of another action of their broker."""
+    """By bundle row, why a split that has to be approved does not happen now: it is proposed, or waits for its broker's open proposal."""
     cuts: list[Split] = field(default_factory=list)
     """The splits that happen, in the order of the criteria."""
     proposals: list[Split] = field(default_factory=list)
@@ -82,11 +84,12 @@ def decide(
     *,
     proposals: Proposals,
     acting: Collection[int],
+    approved: Sequence[Split],
 ) -> Splits:
     """Run the criteria; what they remember goes to the round's fleet. ``acting`` are bundle rows of approved actions that go out.
 
-    ``proposals`` are those of ``relief``. Any other bundle that the policy wants to move is left to the policy,
-    unless that wants bundles to be split first, or unloads are held as failing until a person resumes the cluster.
+    ``approved`` are the splits among these. ``proposals`` are those of ``relief``. Any other bundle that the policy wants to move is left
+    to the policy, unless that wants bundles to be split first, or unloads are held as failing until a person resumes the cluster.
     """
     context, table, held, hold = (
         admission.context,
@@ -100,7 +103,14 @@ def decide(
     codes = masks.keep_from_splits(
         admission.split_codes[rows], acting=acting, leaving=np.setdiff1d(leaving, proposals.rows).tolist()
     )
-    snapshot = _snapshot(context, table, topics, codes == masks.OPEN)
+    snapshot = _snapshot(context, table, topics, approved)
+    waiting = {} if hold else _waiting(admission, snapshot, proposals)
+    waits = [row for row, held in waiting.items() if held is not PROPOSED]
+    snapshot = replace(
+        snapshot,
+        may_split=codes == masks.OPEN,
+        waits=np.isin(np.arange(len(snapshot)), waits),
+    )
     memory = SplitMemory(hits=fleet.split_hits[rows], blind_cuts=fleet.blind_cuts)
     split_plan, after = split(snapshot, memory, context.pulsar.split, proposals)
     splits = Splits(
@@ -109,7 +119,7 @@ def decide(
         plan=split_plan,
         mask_codes=codes,
         hold=hold,
-        waiting={} if hold else _waiting(admission, split_plan),
+        waiting=waiting,
     )
     hits = np.where(context.advanced.is_absent[rows], memory.hits, after.hits)
     for decision in split_plan.decisions:
@@ -124,21 +134,69 @@ def decide(
     return splits
 
 
-def _waiting(admission: Admission, plan: SplitPlan) -> dict[int, Hold]:
-    """Splits that have to be approved: proposed, or held while a proposal of their broker is open."""
+def _waiting(admission: Admission, snapshot: SplitSnapshot, proposals: Proposals) -> dict[int, Hold]:
+    """Candidates whose splits have to be approved: proposed, or held while a proposal of their broker is open."""
     asking = admission.asking
     if asking is None:
         return {}
+    above = np.flatnonzero(limits_passed(snapshot, admission.context.pulsar.split).any(axis=0))
     return {
-        decision.row: asking.hold(admission.table.broker_of(decision.row)) or PROPOSED
-        for decision in plan.decisions
-        if admission.needs_approval("splits", decision.row)
+        row: asking.hold(admission.table.broker_of(row)) or PROPOSED
+        for row in np.union1d(above, proposals.rows).tolist()
+        if admission.needs_approval("splits", row)
     }
 
 
+def refuse_approved(
+    admission: Admission, topics: TopicTable, action: Split, row: int, approved: Sequence[Split]
+) -> Refusal | None:
+    """Why an approved split of a bundle row that may be split does not go out; ``approved`` are those that go out before it.
+
+    Nothing calls for it any more, or its namespace or the round has no room left.
+    """
+    context, settings = admission.context, admission.context.pulsar.split
+    snapshot = _snapshot(context, admission.table, topics, approved)
+    is_above = bool(limits_passed(snapshot, settings)[:, row].any())
+    if not is_above and not _overloads(admission, row, action.trigger):
+        detail = f"{action.bundle} is above no limit of splits, and its broker does not need it to be cut: loads have changed"
+        return "no-longer-helps", detail
+    most = settings.max_namespace_bundles_count
+    count = int(snapshot.namespace_bundle_counts[snapshot.namespaces[row]]) + len(action.boundaries)
+    if 0 < most < count:
+        detail = (
+            f"{namespace_of(action.bundle)} would have {count} bundles, max_namespace_bundles_count is {most}"
+        )
+        return "namespace-full", detail
+    if 0 < settings.max_splits_per_round_count <= len(approved):
+        return "budget", "max_splits_per_round_count is spent"
+    return None
+
+
+def _overloads(admission: Admission, row: int, trigger: str) -> bool:
+    """Whether a bundle that was to be cut for its broker's sake still puts it above the average of its group, and fits no other."""
+    if not trigger.startswith("broker-"):
+        return False
+    view, groups = admission.table.view, admission.table.broker_groups
+    brokers, bundles = view.brokers, view.bundles
+    owner = int(bundles.owners_of(np.array([row]))[0])
+    by_messages = TRIGGERS.index(trigger) == BY_BROKER_MESSAGES
+    load = brokers.messages_per_s if by_messages else brokers.bytes_per_s
+    traffic = bundles.messages_per_s if by_messages else bundles.bytes_per_s
+    alike = groups == groups[owner]
+    parts_count = children_count(
+        load[alike],
+        brokers.may_receive[alike],
+        int(alike[:owner].sum()),
+        kept=float(load[owner]),
+        bundle=float(traffic[row]),
+    )
+    return parts_count > 0
+
+
 def _snapshot(
-    context: RoundContext, table: PolicyView, topics: TopicTable, may_split: Bools
+    context: RoundContext, table: PolicyView, topics: TopicTable, approved: Sequence[Split]
 ) -> SplitSnapshot:
+    """The bundles as the criteria see them, none of them masked; ``approved`` splits count as carried out."""
     fleet, rows = context.fleet, table.fleet_rows
     counts = context.advanced.counts[rows]
     has_stats = topics.ends >= topics.starts
@@ -146,19 +204,21 @@ def _snapshot(
     return SplitSnapshot(
         names=table.view.bundles.names,
         namespaces=fleet.namespace[rows],
-        namespace_bundle_counts=_namespace_bundle_counts(context),
+        namespace_bundle_counts=_namespace_bundle_counts(context, approved),
         topic_counts=np.where((reported == 0) & has_stats, topics.ends - topics.starts, reported),
         session_counts=counts[:, SESSIONS],
         messages_per_s=fleet.split_averages[rows, 0],
         bytes_per_s=fleet.split_averages[rows, 1],
-        may_split=may_split,
+        may_split=np.ones(len(rows), dtype=np.bool_),
+        waits=np.zeros(len(rows), dtype=np.bool_),
+        decided_count=len(approved),
         has_topic_stats=has_stats,
         topic_table=topics,
     )
 
 
-def _namespace_bundle_counts(context: RoundContext) -> Ints:
-    """How many bundles each namespace of the fleet has once the splits on their way are done."""
+def _namespace_bundle_counts(context: RoundContext, approved: Sequence[Split]) -> Ints:
+    """How many bundles each namespace of the fleet has once the splits on their way, and those approved in this round, are done."""
     fleet, flying = context.fleet, context.ledger.splits_on_their_way(end_ms=context.end_ms)
     counts = np.bincount(fleet.namespace, minlength=len(fleet.namespaces))
     names = {decision.bundle for decision in flying}
@@ -166,9 +226,11 @@ def _namespace_bundle_counts(context: RoundContext) -> Ints:
     known = set(pick(fleet.bundles, find(fleet.bundles, names))) if names else names
     for decision in flying:
         namespace = namespace_of(decision.bundle)
-        if namespace in fleet.namespaces:
+        if namespace in fleet.namespaces:  # all of it may be gone
             missing_count = sum(child.bundle not in known for child in decision.children)
             counts[fleet.namespaces.index(namespace)] += missing_count - (decision.bundle in known)
+    for action in approved:
+        counts[fleet.namespaces.index(namespace_of(action.bundle))] += len(action.boundaries)
     return counts
 
 

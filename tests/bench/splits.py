@@ -72,6 +72,8 @@ def _snapshot(bundles_count: int, share: float) -> SplitSnapshot:
         messages_per_s=topic_rates.sum(axis=1),
         bytes_per_s=topic_rates.sum(axis=1),
         may_split=np.ones(bundles_count, dtype=np.bool_),
+        waits=np.zeros(bundles_count, dtype=np.bool_),
+        decided_count=0,
         has_topic_stats=np.ones(bundles_count, dtype=np.bool_),
         topic_table=table,
     )

@@ -81,6 +81,7 @@ class Load:
     messages_per_s: float = 0.0
     bytes_per_s: float = 0.0
     may_split: bool = True
+    waits: bool = False
     topics: Topics | None = None
 
 
@@ -122,6 +123,8 @@ class Cluster:
             messages_per_s=np.array([load.messages_per_s for load in loads], dtype=np.float64),
             bytes_per_s=np.array([load.bytes_per_s for load in loads], dtype=np.float64),
             may_split=np.array([load.may_split for load in loads], dtype=np.bool_),
+            waits=np.array([load.waits for load in loads], dtype=np.bool_),
+            decided_count=0,
             has_topic_stats=np.array([load.topics is not None for load in loads], dtype=np.bool_),
             topic_table=_table(loads),
         )

@@ -19,8 +19,8 @@ from policies.splitting.plan import (
     TopicTable,
 )
 from policies.splitting.ranges import Bundle, position_of
-from state.closing import Hold
-from state.events import ActionResult, Event, LoadReport, TopicStats, TopicTraffic
+from state.closing import Hold, Identity
+from state.events import ActionResult, Approval, Event, LoadReport, TopicStats, TopicTraffic
 from state.guard_settings import ApprovalSettings, StandingApproval
 from state.ledger import Child
 from state.memory import ProposalRecord
@@ -35,13 +35,14 @@ from state.pulsar.splits import Splits, as_in, topic_table
 from state.pulsar.view import PolicyView
 from state.settings import ClusterSettings, PulsarSettings, SettingsSource
 from state.store import DictStore
-from tests.state.building import PROPOSALS_EXPIRE_AT, PROPOSALS_EXPIRE_MS, plan, seen
+from tests.state.building import PROPOSALS_EXPIRE_AT, PROPOSALS_EXPIRE_MS, plan, seen, split
 from tests.state.traces import (
     BUNDLES,
     HOT,
     Run,
     load,
     run,
+    settings_of,
     split_settings,
     with_results,
 )
@@ -204,6 +205,7 @@ def decided(
         topic_table(found.table, {"b1": waiting(EVEN_LOAD if topics is None else topics)}),
         proposals=proposals,
         acting=acting,
+        approved=(),
     )
     return decision, found.advanced.fleet
 
@@ -578,3 +580,100 @@ def test_children_of_a_split_count_once_whether_the_reports_list_them_yet_or_not
         *quarters(25, {1, 2})[1:],
     ]
     assert splits_shown(run([trace], source), 2) == {"acted": 1, "namespace-full": 1}
+
+
+REQUIRED = Identity(mode="act", approval="required", proposal_ttl_s=600.0)
+
+
+def approving(source: SettingsSource, trace: list[Event], then: list[Event], said: list[str]) -> Run:
+    """A trace that proposes splits; then all that ``said`` names is approved, and the trace goes on."""
+    before = run([trace], source, identity=REQUIRED, is_closed=False)
+    ids = {each.subject: each.id for each in before.outputs if each.kind == "action"}
+    answers = [Approval(1, f"w/{name}", ids[name], "approved", "ann", "a test") for name in said]
+    return run([[*trace, *answers, *then]], source, identity=REQUIRED)
+
+
+def answers_of(found: Run) -> list[str]:
+    return [
+        row["outcome"]
+        for summary in found.summaries
+        for row in summary.get("approval", {}).get("answers", [])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "hot", "outcomes"),
+    [
+        ({}, {0, 1}, ["acted", "acted"]),
+        ({"max_splits_per_round_count": 1}, {0, 1}, ["acted", "budget"]),
+        ({"max_namespace_bundles_count": 5}, {0, 1}, ["acted", "namespace-full"]),
+        ({"max_namespace_bundles_count": 6}, {0, 1}, ["acted", "acted"]),
+        ({"max_splits_per_round_count": 1}, {1}, ["no-longer-helps", "acted"]),
+        ({}, set(), ["no-longer-helps", "no-longer-helps"]),
+    ],
+    ids=["no limit", "one split a round", "room for one", "room for both", "one is calm", "both are calm"],
+)
+def test_an_approved_split_keeps_the_limits_of_splits_and_goes_out_only_where_it_still_helps(
+    limits: dict[str, Any], hot: set[int], outcomes: list[str]
+) -> None:
+    """Four bundles of a namespace. One is proposed in round 1, the other in round 2; both are approved before round 3."""
+    trace = [*quarters(5, {0}), *quarters(15, {0, 1}), *quarters(25, {0, 1}), load("b9", 36)]
+    found = approving(limited(**limits), trace, quarters(37, hot), QUARTERS[:2])
+    assert answers_of(found) == outcomes
+    acted = [name for name, outcome in zip(QUARTERS, outcomes, strict=False) if outcome == "acted"]
+    assert cuts_of(found) == [(3, name) for name in acted]
+
+
+@pytest.mark.parametrize(
+    ("rate", "trigger", "outcome"),
+    [
+        (25.0, "broker-messages", None),
+        (20.0, "broker-messages", "no-longer-helps"),
+        (25.0, "broker-bytes", None),
+        (20.0, "broker-bytes", "no-longer-helps"),
+        (25.0, "messages", "no-longer-helps"),
+    ],
+)
+def test_an_approved_split_for_its_brokers_sake_helps_while_no_other_can_take_the_bundle(
+    rate: float, trigger: str, outcome: str | None
+) -> None:
+    """b1 has 40 more, b2 has 20. With 25, b2 would have 45 and b1 40 left; with 20 both would have 40."""
+    found = seen(load("b1", 470, bundles={BIG: rate, SMALL: 40.0}), load("b2", 470, bundles={OTHER: 20.0}))
+    admission = Admission(found.context, *with_rules(found.context, found.table, {}))
+    action = split(bundle=BIG, trigger=trigger)
+    refusal = splits.refuse_approved(admission, topic_table(found.table, {}), action, 0, ())
+    assert (refusal and refusal[0]) == outcome
+
+
+def test_approved_splits_and_those_of_the_round_share_its_limits_of_splits() -> None:
+    """The third bundle needs no approval. One split a round: the approved one goes out, and the other in the next round."""
+    rule = {"approval": {"standing": {"rest": {"kinds": ["splits"], "max_messages_per_s": 150}}}}
+    source = settings_of(
+        **rule,
+        rounds={"warmup_rounds": 0},
+        split={
+            "enabled": True,
+            "max_messages_per_s": 100.0,
+            "hit_count": 0,
+            "without_topic_stats": "range",
+            "max_splits_per_round_count": 1,
+        },
+        avg_shedder={"low_threshold_points": 99.0, "high_threshold_points": 99.0},
+    )
+    hot = {QUARTERS[2]: 120.0, QUARTERS[3]: 1.0}
+    trace = [*quarters(5, {0}), load("b9", 16)]
+    then = [
+        event
+        for time_s in (17, 27)
+        for event in [*quarters(time_s, {0})[:2], load("b3", time_s, bundles=hot, topics_count=9)]
+    ]
+    found = approving(source, trace, then, QUARTERS[:1])
+    assert cuts_of(found) == [(1, QUARTERS[0]), (2, QUARTERS[2])]
+
+
+def test_a_split_that_waits_for_approval_leaves_the_limit_of_splits_to_others() -> None:
+    """One split a round. While that of the first bundle is open, that of the second, at another broker, is proposed."""
+    source = limited(max_splits_per_round_count=1, hit_count=0)
+    found = run([[*quarters(5, {0}), *quarters(15, {0, 1})]], source, identity=REQUIRED)
+    assert [(each["round"], each["bundle"]) for each in found.actions] == [(0, QUARTERS[0]), (1, QUARTERS[1])]
+    assert splits_shown(found, 1) == {"proposed": 2}
