@@ -76,6 +76,7 @@ def _advance(
         listed = set[str]().union(*(waiting.report.bundles for waiting in reports.values()))
         fleet.inherit(before, expected, listed.__contains__)
     holds.watch_members(header, before, reports, closing)
+    left = {move.bundle for move in ledger.unloads_on_their_way() if not move.dry_run}
     return fleet.advance(
         before,
         reports,
@@ -86,7 +87,7 @@ def _advance(
         ),
         round_end_ms=closing.end_ms,
         max_report_age_ms=pulsar.rounds.max_report_age_ms,
-        left={move.bundle for move in ledger.unloads_on_their_way()} if pulsar.policy.plans_rounds else None,
+        left=left if pulsar.policy.plans_rounds else None,
     )
 
 

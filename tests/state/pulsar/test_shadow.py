@@ -144,6 +144,15 @@ def test_a_bundle_that_is_gone_counts_nowhere() -> None:
     assert counted(played(LISTED, LISTED, gone))[1:] == [[(A, "b1", "b2")], []]
 
 
+def test_a_gap_in_the_reports_does_not_take_back_what_a_dry_run_has_moved() -> None:
+    """What the fleet planner moves from b1 to b2 never really leaves b1, whose fifth report leaves everything out."""
+    gap = {"b1": [], "b2": [E, F]}
+    found = played(*([LISTED] * 4), gap, LISTED, shedding_policy="fleet-planner")
+    moved = sorted(bundle for _, bundle, _, _ in moves(found))
+    assert moved
+    assert [[bundle for bundle, _, _ in each] for each in counted(found)][-3:] == [moved] * 3
+
+
 @pytest.mark.parametrize(
     ("extra", "fourth"),
     [
