@@ -97,9 +97,11 @@ class DrainRecord(msgspec.Struct, frozen=True, array_like=True):
     """The beginning of a drain, as the broker's first report in it shows it."""
 
     report_ms: int
-    """Time of that report: bundles that it lists later were put there again."""
+    """Time of that report: what the broker lists without a break since then was not put there again."""
     bundles_count: int
     """Bundles the broker had, system bundles left out."""
+    put_back: tuple[str, ...] = ()
+    """Bundles that came to it later and are there, ascending."""
 
 
 class ForbiddenRecord(msgspec.Struct, frozen=True, array_like=True):

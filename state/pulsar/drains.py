@@ -12,7 +12,7 @@ so that idle bundles do not all go to one broker.
 Source: ours; Pulsar unloads everything of a broker at once when it stops.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, get_args
@@ -39,7 +39,8 @@ from state.outputs import (
 from state.overlay import MaintenanceWindow, epoch_ms
 from state.pulsar import masks
 from state.pulsar.admission import Admission, Refusal, bundle_traffic, share_ratio
-from state.pulsar.memory import Fleet, WaitingReport
+from state.pulsar.listings import covers, match
+from state.pulsar.memory import NOBODY, Fleet, WaitingReport
 from state.pulsar.view import RoundContext
 from state.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS, empty_section
 
@@ -95,13 +96,45 @@ def begin(context: RoundContext) -> list[PutBack]:
             report_ms = int(advanced.fleet.broker_last_ms[place])
             header.drains[broker] = DrainRecord(report_ms, len(rows))
             continue
-        begun_ms = advanced.runs_begun_ms(broker)
-        put_back += [
-            PutBack(bundle=advanced.fleet.bundles[row], broker=broker)
-            for row in rows
-            if begun_ms[row] > known.report_ms
-        ]
+        there = _came_back(context, broker, rows, known)
+        put_back += [PutBack(bundle=bundle, broker=broker) for bundle in there]
+        hidden = _bundles_of(advanced.fleet, broker).intersection(known.put_back) if known.put_back else set()
+        header.drains[broker] = msgspec.structs.replace(known, put_back=tuple(sorted(hidden.union(there))))
     return put_back
+
+
+def _came_back(context: RoundContext, broker: str, rows: range, known: DrainRecord) -> list[str]:
+    """The bundles in these rows of a drained broker that came to it after its drain began.
+
+    A run also begins anew after a gap in the reports, and with a split. So neither a bundle that the fleet before knew at this broker came
+    to it, nor one whose range is that of bundles it had. After a silence for so long that the broker is forgotten, it is not known
+    what it had.
+    """
+    fleet, before, begun_ms = context.fleet, context.before, context.advanced.runs_begun_ms(broker)
+    names = [fleet.bundles[row] for row in rows if begun_ms[row] > known.report_ms]
+    if not names:
+        return []
+    had, place, heard_ms = defaultdict[str, list[str]](list), NOBODY, -np.inf
+    if broker in before.brokers:
+        place = before.brokers.index(broker)
+        heard_ms = int(before.broker_last_ms[place])
+    for bundle in _bundles_of(before, broker).difference(known.put_back):
+        had[namespace_of(bundle)].append(bundle)
+    is_known = context.reports[broker].time_ms - heard_ms <= context.max_report_age_ms
+    owners = np.append(before.owner, NOBODY)[match(before.bundles, names)].tolist()
+    return [
+        bundle
+        for bundle, owner in zip(names, owners, strict=True)
+        if bundle in known.put_back
+        or owner not in {NOBODY, place}
+        or (owner == NOBODY and is_known and not covers(had[namespace_of(bundle)], bundle))
+    ]
+
+
+def _bundles_of(fleet: Fleet, broker: str) -> set[str]:
+    """What a broker owns, also what its last reports left out."""
+    rows = np.flatnonzero(fleet.owner == fleet.brokers.index(broker)) if broker in fleet.brokers else ()
+    return {fleet.bundles[row] for row in rows}
 
 
 def decide(admission: Admission) -> Drained:

@@ -154,7 +154,7 @@ def pulsar_header() -> Header:
         error_rounds_count=2,
         error_held_since_ms=60_000,
         error_place="ValueError at state.pulsar.decide:1 close",
-        drains={"b2": DrainRecord(4, 7)},
+        drains={"b2": DrainRecord(4, 7, ("t/n/0x00000000_0x80000000",))},
         proposals=[ProposalRecord("p1", "unload", "t/n/0x0_0x1", "b1", "b2", 3, 360_000, b"{}")],
         approvals=[Approval(6, "w1", "p1", "approved", "ann", "right")],
         rejected={"t/n/0x0_0x1": 360_000},
