@@ -151,6 +151,8 @@ class Resting:
     cooling: frozenset[str] = frozenset()
     unconfirmed: frozenset[str] = frozenset()
     """Those of ``cooling`` whose action was skipped, or expired without a result."""
+    shown: frozenset[str] = frozenset()
+    """Those of ``cooling`` whose decision is a dry-run's."""
 
 
 class Ledger(msgspec.Struct, array_like=True):
@@ -269,6 +271,7 @@ class Ledger(msgspec.Struct, array_like=True):
                 for name in cooling - in_flight
                 if (found := newest[name])[1] and not found[0].dry_run and found[0].result != "succeeded"
             ),
+            shown=frozenset(name for name in cooling if newest[name][0].dry_run),
         )
 
     def ineffective(self, rest_s: float, *, end_ms: int) -> dict[str, Decision]:

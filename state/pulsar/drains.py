@@ -291,9 +291,8 @@ def _shown_already(context: RoundContext) -> dict[str, Refusal]:
     """By name, bundles whose unload a dry-run has already shown: they do not really leave, and are not shown again soon."""
     if not context.closing.is_dry_run:
         return {}
-    cooling = context.ledger.resting("unload", context.pulsar, end_ms=context.end_ms).cooling
-    shown = dict.fromkeys(cooling, ("cooldown", "cooldown: the dry-run has shown it"))
-    return shown | {
+    resting = context.ledger.resting("unload", context.pulsar, end_ms=context.end_ms)
+    return dict.fromkeys(resting.shown, ("cooldown", "cooldown: the dry-run has shown it")) | {
         bundle: ("dry-run", f"the dry-run has moved it to {there}")
         for bundle, (_, there) in context.fleet.shadow.items()
     }

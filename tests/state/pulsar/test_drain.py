@@ -410,6 +410,12 @@ def test_a_dry_run_shows_each_unload_once(options: dict[str, Any], outcome: str,
     assert acting.outcomes[A] == "acted", "what only a dry-run did keeps nothing from leaving"
 
 
+def test_a_dry_run_shows_unloads_that_were_decided_while_it_acted() -> None:
+    """An executor skipped the unload of A, which rests by the rules of policies and not by those of drains."""
+    acted = decision(bundle=A, result="skipped", decided_ms=END_MS - 1)
+    assert emptied(mode="dry-run", ledger=ledger_of(acted)).outcomes[A] == "acted"
+
+
 def test_what_a_dry_run_has_only_pretended_is_not_called_in_flight() -> None:
     found = emptied(mode="dry-run", ledger=FLYING, shadow={A: ("b1", "b3")})
     assert (found.outcomes[A], found.details[A]) == ("dry-run", "the dry-run has moved it to b3")
