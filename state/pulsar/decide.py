@@ -108,7 +108,7 @@ def _decide(
     stopped = obstacle(context.header, pulsar.rounds, context.reports, live_count=len(context.live))
     if stopped:
         approvals.answer_none(answers, outcome=stopped[0], reason=stopped[1])
-        decided = Decided(*stopped, answers=answers)
+        decided = Decided(*stopped, drained=drains.stand_by(context, *stopped), answers=answers)
     else:
         leaving = {  # what counts as gone already does not leave any more
             broker: bundles - context.fleet.shadow.keys() for broker, bundles in effects_found.leaving.items()

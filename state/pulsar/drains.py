@@ -42,7 +42,7 @@ from state.pulsar.admission import Admission, Refusal, bundle_traffic, share_rat
 from state.pulsar.listings import covers, match
 from state.pulsar.memory import NOBODY, Fleet, WaitingReport
 from state.pulsar.view import RoundContext
-from state.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS, empty_section
+from state.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS
 
 POLICY = "drain"
 
@@ -60,8 +60,10 @@ OUTCOMES = (
     "no-destination",
     "budget",
     *get_args(GeneralReason),
+    "warm-up",
+    "no-quorum",
 )
-"""Every outcome of a bundle at a drained broker."""
+"""Every outcome of a bundle at a drained broker; the last two are those of a round that decides nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +152,42 @@ def decide(admission: Admission) -> Drained:
     return desk.drained
 
 
+def stand_by(context: RoundContext, outcome: str, reason: str) -> Drained:
+    """What a round leaves that decides nothing, for this reason."""
+    drained, overlay = Drained(), context.closing.overlay
+    for broker in overlay.drained_brokers:
+        for leaving in _heaviest_first(context.fleet, context.advanced.rows_of(broker) or range(0)):
+            drained.left.append(leaving.left_at(broker, outcome, reason))
+    return drained
+
+
 class _Leaving(NamedTuple):
-    """A bundle of a drained broker: its rows of the fleet and of the rules, and its average rates in + out."""
+    """A bundle of a drained broker: its row of the fleet, and its average rates in + out."""
 
     row: int
-    rules_row: int
     bundle: str
     messages_per_s: float
     bytes_per_s: float
+
+    def left_at(self, broker: str, outcome: str, detail: str) -> LeftRow:
+        """What the summary says about it."""
+        return LeftRow(
+            bundle=self.bundle,
+            broker=broker,
+            outcome=outcome,
+            detail=detail,
+            messages_per_s=self.messages_per_s,
+            bytes_per_s=self.bytes_per_s,
+        )
+
+
+def _heaviest_first(fleet: Fleet, rows: range) -> Iterator[_Leaving]:
+    """The bundles in these rows of the fleet by their averages, ties by name."""
+    averages = fleet.averages[rows.start : rows.stop]
+    messages = averages[:, RATE_IN] + averages[:, RATE_OUT]
+    volume = averages[:, THROUGHPUT_IN] + averages[:, THROUGHPUT_OUT]
+    for at in np.lexsort((np.array(rows), -volume, -messages)).tolist():
+        yield _Leaving(rows[at], fleet.bundles[rows[at]], float(messages[at]), float(volume[at]))
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -166,18 +196,25 @@ class _Source:
 
     broker: str
     window: MaintenanceWindow
+    rows: range
+    """Its bundles' rows of the fleet."""
+    first_rules_row: int
+    """Row of the first one in the rules."""
     usage_ratio: float
     traffic: Traffic
-    bundles_count: int
     left_count: int
     """Bundles that have not left yet."""
+
+    def rules_row_of(self, leaving: _Leaving) -> int:
+        """A bundle's row in the rules."""
+        return self.first_rules_row + leaving.row - self.rows.start
 
     def part_of(self, leaving: _Leaving) -> float:
         """How much of the broker a bundle is, by what it has most of; the parts of all bundles may be more than the whole."""
         return max(
             share_ratio(leaving.messages_per_s, self.traffic.messages_per_s),
             share_ratio(leaving.bytes_per_s, self.traffic.bytes_per_s),
-            1.0 / self.bundles_count,
+            1.0 / len(self.rows),
         )
 
 
@@ -197,54 +234,37 @@ class _Desk:
         source = _Source(
             broker=broker,
             window=window,
+            rows=rows,
+            first_rules_row=self._admission.rules.first_row_of(broker),
             usage_ratio=loads.points_of(broker) / 100.0,
             traffic=loads.traffic_of(broker),
-            bundles_count=len(rows),
             left_count=len(rows),
         )
-        bundles = list(self._heaviest_first(broker, rows))
+        bundles = list(_heaviest_first(self._admission.context.fleet, rows))
         # all together take along what the broker uses, and no more
         whole_ratio = source.usage_ratio / max(1.0, sum(map(source.part_of, bundles)))
         for leaving in bundles:
-            place = self._place_of(leaving)
+            place = self._place_of(source, leaving)
             outcome, detail = ("acted", "acted") if isinstance(place, int) else place
-            self.drained.left.append(
-                LeftRow(
-                    bundle=leaving.bundle,
-                    broker=source.broker,
-                    outcome=outcome,
-                    detail=detail,
-                    messages_per_s=leaving.messages_per_s,
-                    bytes_per_s=leaving.bytes_per_s,
-                )
-            )
+            self.drained.left.append(leaving.left_at(broker, outcome, detail))
             if isinstance(place, int):
                 self.drained.unloads.append(self._let_go(source, leaving, place))
                 self._usage_ratio[place] += whole_ratio * source.part_of(leaving)
 
-    def _heaviest_first(self, broker: str, rows: range) -> Iterator[_Leaving]:
-        """The bundles of a broker by their averages, ties by name."""
-        fleet, first_row = self._admission.context.fleet, self._admission.rules.first_row_of(broker)
-        averages = fleet.averages[rows.start : rows.stop]
-        messages = averages[:, RATE_IN] + averages[:, RATE_OUT]
-        volume = averages[:, THROUGHPUT_IN] + averages[:, THROUGHPUT_OUT]
-        for at in np.lexsort((np.array(rows), -volume, -messages)).tolist():
-            name, rates = fleet.bundles[rows[at]], (float(messages[at]), float(volume[at]))
-            yield _Leaving(rows[at], first_row + at, name, *rates)
-
-    def _place_of(self, leaving: _Leaving) -> int | Refusal:
+    def _place_of(self, source: _Source, leaving: _Leaving) -> int | Refusal:
         """The broker row that a bundle goes to, or why it stays for now."""
         if leaving.bundle in self._shown:
             return self._shown[leaving.bundle]
         code = int(self._codes[leaving.row])
         if code != masks.OPEN:
             return masks.MASK_REASONS[code], masks.MASK_REASONS[code]
-        hold = self._admission.hold_leaving(leaving.rules_row)
+        rules_row = source.rules_row_of(leaving)
+        hold = self._admission.hold_leaving(rules_row)
         if hold is not None:
             return hold.reason, hold.detail
         namespace, first = namespace_of(leaving.bundle), None
         for broker in self._least_used(namespace):
-            barred = self._admission.rules.bars(leaving.rules_row, broker)
+            barred = self._admission.rules.bars(rules_row, broker)
             if barred is None:
                 return broker
             first = first or (barred.rule, barred.detail)
@@ -265,10 +285,10 @@ class _Desk:
 
     def _let_go(self, source: _Source, leaving: _Leaving, place: int) -> Unload:
         usage_points = 100.0 * float(self._usage_ratio[place])
-        self._admission.rules.take(leaving.rules_row, place)
+        self._admission.rules.take(source.rules_row_of(leaving), place)
         source.left_count -= 1
         target, window = self._table.view.brokers.names[place], source.window
-        _, _, bundle, messages, volume = leaving
+        _, bundle, messages, volume = leaving
         return self._admission.unload(
             bundle,
             source=source.broker,
@@ -298,8 +318,8 @@ def _shown_already(context: RoundContext) -> dict[str, Refusal]:
     }
 
 
-def section(context: RoundContext, drained: Drained | None) -> MaintenanceSummary | None:
-    """The section of a round; None where nothing is taken out of balancing. ``drained`` is None where nothing was decided."""
+def section(context: RoundContext, drained: Drained) -> MaintenanceSummary | None:
+    """The section of a round; None where nothing is taken out of balancing."""
     overlay = context.closing.overlay
     if not overlay.has_maintenance:
         return None
@@ -312,7 +332,7 @@ def section(context: RoundContext, drained: Drained | None) -> MaintenanceSummar
         drains=[
             _drain_row(context, row, context.reports.get(row.name)) for row in _rows(overlay.drained_brokers)
         ],
-        bundles_left=empty_section() if drained is None else _left(drained),
+        bundles_left=_left(drained),
     )
 
 

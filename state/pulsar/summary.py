@@ -48,14 +48,13 @@ class Decided:
     shed: Shed | None = None
     admitted: Admitted = field(default_factory=Admitted)
     splits: Splits | None = None
-    drained: Drained | None = None
+    drained: Drained = field(default_factory=Drained)
     answers: Answers = field(default_factory=Answers)
 
     @property
     def unloads(self) -> list[Unload]:
         """Unloads that were approved, those that empty drained brokers, then those of the policy in its order."""
-        drained = self.drained.unloads if self.drained else ()
-        return [*self.answers.unloads, *drained, *self.admitted.unloads]
+        return [*self.answers.unloads, *self.drained.unloads, *self.admitted.unloads]
 
     @property
     def actions(self) -> list[Unload | Split]:

@@ -33,13 +33,35 @@ def test_nothing_goes_to_what_is_apart_and_only_drains_take_from_it(trace: list[
 @given(traces)
 def test_every_bundle_of_a_drained_broker_has_one_outcome(trace: list[Any]) -> None:
     for summary in run([trace], settings_of(**ALL_ON)).summaries:
-        if summary["outcome"] != "decided" or "maintenance" not in summary:
+        if "maintenance" not in summary:
             continue
         left = summary["maintenance"]["bundles_left"]
         assert sum(left["outcomes"].values()) == left["count"] == len(left["heaviest"])
         assert left["count"] == sum(
             each.get("bundles_left_count", 0) for each in summary["maintenance"]["drains"]
         )
+
+
+def test_a_round_that_decides_nothing_shows_what_is_left_at_drained_brokers_and_why() -> None:
+    """The first round only looks; in the second one of three brokers reports, and 0.7 of them are needed."""
+    listed = {BUNDLES[0]: 0.0, BUNDLES[1]: 100.0}
+    events = [
+        overlay(-30, drained_brokers={"b1": WINDOW}),
+        *(load(broker, 5, bundles=listed if broker == "b1" else {}) for broker in ("b1", "b2", "b3")),
+        load("b1", 15, bundles=listed),
+        sweep(26),
+    ]
+    found = run([events], settings_of(rounds={"warmup_rounds": 1, "quorum_ratio": 0.7}))
+    left = [each["maintenance"]["bundles_left"] for each in found.summaries]
+    assert [(each["count"], each["outcomes"]) for each in left] == [
+        (2, {"warm-up": 2}),
+        (2, {"no-quorum": 2}),
+    ]
+    assert [(row["bundle"], row["detail"]) for row in left[0]["heaviest"]] == [
+        (BUNDLES[1], "the first round only looks"),
+        (BUNDLES[0], "the first round only looks"),
+    ]
+    assert not found.actions
 
 
 def rounds_of(apart: dict[str, MaintenanceWindow], **settings: Any) -> list[dict[str, Any]]:
