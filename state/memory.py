@@ -107,6 +107,8 @@ class DrainRecord(msgspec.Struct, frozen=True, array_like=True):
 class ForbiddenRecord(msgspec.Struct, frozen=True, array_like=True):
     """A broker whose unloads a rule forbids again and again."""
 
+    policy: str
+    """The shedding policy that chooses them."""
     rule: str
     bundle: str
     """The bundle that was last to leave it."""

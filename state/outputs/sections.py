@@ -261,7 +261,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     ]
     """What it is."""
     subject: str
-    """What it is about: the topic, the bundle of an action, the id of an action that was skipped, the policy, the resource or
+    """What it is about: the topic, the bundle of an action, the id of an action that was skipped, the resource or
     resources, the partitions that move and need a broker that is down, the broker, or the cluster; empty for many bundles at once."""
     broker: str
     """Where it was seen, or which broker is down; empty where it is about no single broker."""

@@ -223,16 +223,12 @@ def _numbers(known: Mapping[str, int], names: Sequence[str], default: int) -> In
 
 
 def watch_forbidden(context: RoundContext, table: PolicyView, admitted: Admitted) -> None:
-    """Remember what a rule forbids, until a bundle leaves the broker, or nothing was forbidden for too long.
+    """Remember what a rule forbids the policy in force, until a bundle leaves the broker, or nothing was forbidden for too long.
 
     That a bundle is the last one while others were told to leave is no lasting state, and not remembered.
     """
-    header, number = context.header, context.number
-    before = {
-        broker: record
-        for broker, record in header.forbidden.items()
-        if number - record.last_round <= FORBIDDEN_ROUNDS
-    }
+    number, policy = context.number, context.pulsar.shedding_policy
+    before = _still_forbidden(context)
     forbidden = dict(before)
     left = {unload.source for unload in context.ledger.unloads_on_their_way()}
     for row, hold in reversed(admitted.holds.items()):  # what the policy chose first is what is named
@@ -243,26 +239,34 @@ def watch_forbidden(context: RoundContext, table: PolicyView, admitted: Admitted
             continue
         known = before.get(broker)
         since_round = known.since_round if known and known.rule == hold.reason else number
-        forbidden[broker] = ForbiddenRecord(hold.reason, bundle, hold.detail, since_round, number)
+        forbidden[broker] = ForbiddenRecord(policy, hold.reason, bundle, hold.detail, since_round, number)
     for unload in admitted.unloads:
         forbidden.pop(unload.source_broker, None)
-    header.forbidden = forbidden
+    context.header.forbidden = forbidden
+
+
+def _still_forbidden(context: RoundContext) -> dict[str, ForbiddenRecord]:
+    """By broker, what a rule forbade the policy in force not too long ago."""
+    return {
+        broker: record
+        for broker, record in context.header.forbidden.items()
+        if record.policy == context.pulsar.shedding_policy
+        and context.number - record.last_round <= FORBIDDEN_ROUNDS
+    }
 
 
 def find_forbidden(context: RoundContext) -> list[Finding]:
     """Brokers whose unloads a rule has forbidden for ``FORBIDDEN_ROUNDS``."""
-    policy = context.pulsar.shedding_policy
     return [
         Finding(
             kind="forbidden",
             subject=record.bundle,
             broker=broker,
             bytes_per_s=None,
-            advice=f"{policy} chooses it again and again, and the rule {record.rule} forbids it since round {record.since_round}: "
+            advice=f"{record.policy} chooses it again and again, and the rule {record.rule} forbids it since round {record.since_round}: "
             f"{record.detail}. No bundle leaves {broker} meanwhile. The {fleet_planner.NAME} asks this rule while it plans, and "
             "takes another bundle or broker where one may",
         )
-        for broker, record in sorted(context.header.forbidden.items())
+        for broker, record in sorted(_still_forbidden(context).items())
         if record.last_round - record.since_round >= FORBIDDEN_ROUNDS - 1
-        and context.number - record.last_round <= FORBIDDEN_ROUNDS
     ]

@@ -133,7 +133,7 @@ def _decide(
     found = [
         *drains.find_put_back(put_back),
         *findings.of_actions(context, effects_found),
-        *effects.find_failed_promises(promised_, pulsar.shedding_policy),
+        *effects.find_failed_promises(promised_, closing.cluster),
         *findings.of_brokers(context, measured),
         *findings.find_gathered(context),
         *findings.of_gaps(context.advanced),

@@ -303,7 +303,7 @@ def summarize_promises(context: RoundContext, checked: Sequence[Decision]) -> Pr
     )
 
 
-def find_failed_promises(summary: PromisesSummary | None, policy: str) -> list[Finding]:
+def find_failed_promises(summary: PromisesSummary | None, cluster: str) -> list[Finding]:
     """A finding that says what a person can look at, if most of the last promises failed."""
     if summary is None or summary.failed_count + summary.kept_count < FEWEST_CHECKED:
         return []
@@ -312,7 +312,7 @@ def find_failed_promises(summary: PromisesSummary | None, policy: str) -> list[F
     return [
         Finding(
             kind="promises-failed",
-            subject=policy,
+            subject=cluster,
             broker="",
             bytes_per_s=None,
             advice=f"for {summary.failed_count} of the last {summary.failed_count + summary.kept_count} unloads, the gap between the "

@@ -158,7 +158,9 @@ def pulsar_header() -> Header:
         proposals=[ProposalRecord("p1", "unload", "t/n/0x0_0x1", "b1", "b2", 3, 360_000, b"{}")],
         approvals=[Approval(6, "w1", "p1", "approved", "ann", "right")],
         rejected={"t/n/0x0_0x1": 360_000},
-        forbidden={"b1": ForbiddenRecord("anti-affinity", "t/n/0x00000000_0x80000000", "why", 3, 9)},
+        forbidden={
+            "b1": ForbiddenRecord("avg-shedder", "anti-affinity", "t/n/0x00000000_0x80000000", "why", 3, 9)
+        },
     )
 
 

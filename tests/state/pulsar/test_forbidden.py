@@ -1,6 +1,6 @@
 """Anti-affinity over domains and brokers, and a choice that a rule forbids round after round, which is a finding."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ def played(
     silent_rounds: Collection[int] = (),
     calm_rounds: Collection[int] = (),
     free_round: int | None = None,
+    control: Sequence[Event] = (),
     **avg_shedder: Any,
 ) -> Run:
     """b1 is hot and has nothing to give but A and an idle bundle; b2, its partner, has B of the same group. In ``free_round`` A may go."""
@@ -31,7 +32,7 @@ def played(
         rounds={"warmup_rounds": 0, "quorum_ratio": 0.0},
         guards={"bundle_cooldown_s": 0.0},
     )
-    events: list[Event] = [facts(1, anti_affinity=groups)]
+    events: list[Event] = [facts(1, anti_affinity=groups), *control]
     for number in range(rounds_count):
         at_s = 10 * number + 5
         if number == free_round:
@@ -42,7 +43,8 @@ def played(
         events.append(load("b1", at_s, cpu=cpu, bundles={A: 10.0, C: 0.0}, rate=40.0))
         if number not in silent_rounds:
             events.append(load("b2", at_s, cpu=10.0, bundles={B: 1.0}, rate=1.0))
-    return run([[*events, sweep(10 * rounds_count + 6)]], source)
+    ordered = sorted(events, key=lambda event: event.time_ms)
+    return run([[*ordered, sweep(10 * rounds_count + 6)]], source)
 
 
 def found_in(found: Run) -> list[int]:
@@ -99,6 +101,14 @@ def test_it_is_over_when_a_bundle_leaves_or_when_nothing_was_forbidden_for_as_ma
 ) -> None:
     assert FORBIDDEN_ROUNDS == 10
     assert found_in(played(**{"rounds_count": 16} | options)) == rounds
+
+
+def test_what_a_rule_forbids_is_said_of_the_policy_that_chose_it_and_ends_with_that_policy() -> None:
+    """The fleet planner, which asks the rules, is in force from the round that begins at 130 s, ten seconds after the event."""
+    planner = overlay(120, settings={"pulsar": {"shedding_policy": "fleet-planner"}})
+    found = played(24, control=[planner])
+    assert [each["policy"] for each in found.summaries[12:14]] == ["avg-shedder", "fleet-planner"]
+    assert found_in(found) == [9, 10, 11, 12]
 
 
 def test_the_last_bundle_of_a_broker_from_which_others_were_told_to_leave_is_no_finding() -> None:
