@@ -22,7 +22,7 @@ def refuse(
 
 
 def _refuse_ahead(event: Event, appended_ms: int | None, limits: RoundSettings) -> Rejection | None:
-    if appended_ms is not None and limits.is_ahead(event.time_ms, appended_ms):
+    if appended_ms is not None and limits.is_ahead(event.time_ms, appended_ms):  # a log may have no times
         return Rejection(
             reason="ahead-of-log",
             detail=f"time {rfc3339(event.time_ms)} is {digits((event.time_ms - appended_ms) / 1000)} s ahead of the "

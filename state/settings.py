@@ -104,9 +104,9 @@ class RoundSettings:
         """Number of the first round that is open when the newest event has this time."""
         return (newest_ms - self.lateness_ms) // self.length_ms
 
-    def is_ahead(self, time_ms: int, appended_ms: int | None) -> bool:
-        """Whether an event's time is too far ahead of the time it was appended; never if the log has none."""
-        return appended_ms is not None and time_ms > appended_ms + self.max_ahead_ms
+    def is_ahead(self, time_ms: int, appended_ms: int) -> bool:
+        """Whether an event's time is too far ahead of the time it was appended."""
+        return time_ms > appended_ms + self.max_ahead_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

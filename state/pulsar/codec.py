@@ -45,17 +45,17 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     split_averages: bytes
     split_samples: bytes
     split_hits: bytes
-    shadow: ShadowMoves = {}
-    costs: tuple[bytes, list[str], bytes] = (b"", [], b"")
-    counts: bytes = b""
-    above_limit_rounds: bytes = b""
-    unmeasured_rounds: bytes = b""
-    idle_since_ms: bytes = b""
-    blind_cuts: dict[str, BlindCut] = {}
-    listed_count: int = 0
-    has_absent: bool = False
-    overlapping: list[str] = []
-    gathered: Gathered | None = None
+    shadow: ShadowMoves
+    costs: tuple[bytes, list[str], bytes]
+    counts: bytes
+    above_limit_rounds: bytes
+    unmeasured_rounds: bytes
+    idle_since_ms: bytes
+    blind_cuts: dict[str, BlindCut]
+    listed_count: int
+    has_absent: bool
+    overlapping: list[str]
+    gathered: Gathered | None
 
 
 class _ReportBytes(msgspec.Struct, array_like=True):
@@ -69,8 +69,8 @@ class _ReportBytes(msgspec.Struct, array_like=True):
     traffic: bytes
     has_traffic: bytes
     counts: bytes
-    published: tuple[float, float, int, str, bytes] | None = None
-    system_bundles: str = ""
+    published: tuple[float, float, int, str, bytes] | None
+    system_bundles: str
 
 
 class _TopicsBytes(msgspec.Struct, array_like=True):
@@ -81,7 +81,7 @@ class _TopicsBytes(msgspec.Struct, array_like=True):
     topics: list[str]
     messages_per_s: bytes
     bytes_per_s: bytes
-    sessions: bytes = b""
+    sessions: bytes
 
 
 _fleet_decoder = msgspec.msgpack.Decoder(_FleetBytes)
@@ -166,12 +166,9 @@ def decode_fleet(value: bytes) -> Fleet:
         if not len(column):
             setattr(fleet, name, np.zeros((count, *column.shape[1:]), dtype=column.dtype))
     sums, names, factors = body.costs
-    if sums:
-        fleet.costs = CostMemory(
-            _column(sums, "<f8").reshape(LEARNED_COUNT, -1),
-            names,
-            _column(factors, "<f8", 2 * LEARNED_COUNT),
-        )
+    fleet.costs = CostMemory(
+        _column(sums, "<f8").reshape(LEARNED_COUNT, -1), names, _column(factors, "<f8", 2 * LEARNED_COUNT)
+    )
     return fleet
 
 
@@ -271,6 +268,6 @@ def decode_topics(value: bytes) -> WaitingTopics:
             topics=body.topics,
             messages_per_s=_column(body.messages_per_s, "<f8"),
             bytes_per_s=_column(body.bytes_per_s, "<f8"),
-            sessions=_column(body.sessions or bytes(4 * len(body.topics)), "<u4"),
+            sessions=_column(body.sessions, "<u4"),
         ),
     )

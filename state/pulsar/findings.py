@@ -68,7 +68,7 @@ _NEVER_MS = -1
 def watch(context: RoundContext) -> None:
     """Count on in the fleet, for each broker of the round, what lasts."""
     before, fleet, loads = context.before, context.fleet, context.loads
-    old = match(before.brokers[: len(before.idle_since_ms)], fleet.brokers)  # an older layout has no counts
+    old = match(before.brokers, fleet.brokers)
     known = np.flatnonzero(old >= 0)
     silent_ms = fleet.broker_last_ms[known] - before.broker_last_ms[old[known]]
     known = known[silent_ms <= context.max_report_age_ms]
