@@ -256,6 +256,8 @@ class RoundView:
     """Brokers of the whole cluster that take part, were asked and did not report in the round, ascending."""
     unloaded_ages_s: Callable[[], Mapping[str, float]] = dict
     """By broker, seconds from the last round that decided an unload from it to the end of this one; failed ones do not count."""
+    absent: Bools | None = None
+    """Bundles that the report of their owner leaves out, (m,); None where there are none."""
     rules: Rules | None = None
     """Which bundle may go where, before the policy's first move; a policy changes only a draft. None: nothing is forbidden."""
 
@@ -276,6 +278,7 @@ class RoundView:
             bundles=bundles,
             costs=self.costs and self.costs.part(rows),
             present_rates=None if present is None else lambda rows: present(taken[rows]),
+            absent=None if self.absent is None else self.absent[taken],
             published=self.published and self.published.part(rows, taken, bundles_count=len(self.bundles)),
             rules=self.rules and self.rules.part(rows, taken),
             in_flight=lambda: [unload for unload in self.in_flight() if unload.source in names],

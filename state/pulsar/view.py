@@ -402,6 +402,7 @@ def policy_view(
             in_flight=lambda: _in_flight(ledger, arrived=() if shadow is None else shadow.bundles),
             judged=lambda: _judged_actions(ledger, end_ms),
             published=published_loads(context, brokers.names, bundles),
+            absent=advanced.is_absent[taken] if advanced.is_absent.any() else None,
             missing=_missing(context),
             unloaded_ages_s=lambda: {
                 broker: (end_ms - decided_ms) / MS_PER_S

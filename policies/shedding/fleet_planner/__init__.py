@@ -38,6 +38,7 @@ from policies.shedding.fleet_planner.levels import (
     EVIDENCE,
     ROUNDS,
     UNFINISHED,
+    WAITED,
     FleetPlannerMemory,
     FleetPlannerSettings,
     Levels,
@@ -160,7 +161,8 @@ def plan(view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSett
     found = Found() if hold is not None else search(view, levels, spread.cold, settings)
     examined, place = _examine(view, levels, spread, found, settings, hold)
     levels.learned[:, EVIDENCE] = spread.evidence
-    if hold is None or not (spread.apart > settings.goal_points).any():
+    waits = hold is not None or levels.learned[:, WAITED].any()
+    if found.is_cut or not (waits and (spread.apart > settings.goal_points).any()):
         levels.fleet[UNFINISHED] = found.is_cut
     after = remember(memory, view.brokers.names, levels.learned, levels.fleet)
     sketch = _plan(view, levels, found, examined, place)
@@ -392,7 +394,7 @@ def _describe_not_sure(evidence: Evidence) -> str:
     return (
         f"not-sure {apart:.1f}/{needed:.1f}"
         if apart < needed
-        else "not-sure, its last reports contradict its level"
+        else "not-sure, its last reports contradict its level or leave much of it out"
     )
 
 

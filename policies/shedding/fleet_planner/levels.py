@@ -88,14 +88,14 @@ def _residual(column: int, value: int) -> Residual:
     return Residual(offset, last, variance, run, noise, steps, value + 2 * _R)
 
 
-ROUNDS, SETTLING, EVIDENCE = range(3)
-"""Columns of a broker: rounds it was seen, rounds until its reports show the present again, and the evidence that it is above the coldest
-by more than is acceptable."""
-TRAFFIC = _residual(3, 0)
+ROUNDS, SETTLING, EVIDENCE, WAITED = range(4)
+"""Columns of a broker: rounds it was seen, rounds until its reports show the present again, the evidence that it is above the coldest by
+more than is acceptable, and rounds in a row in which absent bundles were waited for."""
+TRAFFIC = _residual(4, 0)
 """What the present traffic costs beyond its running averages, in points."""
-COST = _residual(3 + 4 * _R, 1 + 2 * _R)
+COST = _residual(4 + 4 * _R, 1 + 2 * _R)
 """What usage shows beyond the cost of the present traffic, in points."""
-BROKER_COLUMNS = 3 + 8 * _R
+BROKER_COLUMNS = 4 + 8 * _R
 UNFINISHED = 2 + 4 * _R
 """Value of the group: 1 while the last plan was cut short."""
 FLEET_VALUES = UNFINISHED + 1
@@ -169,6 +169,10 @@ LEAST_NOISE_POINTS = 0.3
 """Noise is never taken for less: the resolution of what brokers report."""
 UNKNOWN_ROUNDS = 4.0
 """Rounds after which half of a level's squared error is its noise: before, little is known about the broker."""
+MUCH_RATIO = 0.1
+"""Share of a broker's traffic from which on its absent bundles are waited for: without them a plan would move several smaller ones."""
+MOST_WAITED_ROUNDS = 3
+"""For how many rounds in a row: by default so long a bundle is kept that nobody lists."""
 HIDDEN_POINTS = 20.0
 """By how much the load of a broker above ``SATURATED_POINTS`` may be higher than what it shows."""
 MOST_STEPS = 2.0
@@ -200,7 +204,7 @@ class Levels:
     belief: Floats
     """How far each broker's bundles are taken to have their present traffic and not the running averages, (n,), 0 to 1."""
     is_clear: Bools
-    """Brokers whose last reports do not contradict their level, (n,): it is not yet clear what is up with the others."""
+    """Brokers whose last reports neither contradict their level nor leave much out, (n,): it is not yet clear what is up with the others."""
     learned: Floats
     """What is remembered of each broker, (n, columns)."""
     fleet: Floats
@@ -251,7 +255,7 @@ def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
     points = np.where(brokers.measured, np.maximum(points, 0.0), 0.0)
     largest = np.argmax(np.where(weights > 0, points * weights, -1.0), axis=1)[:, None]
     noise = np.sqrt(fleet[TRAFFIC.noise] + fleet[COST.noise])
-    is_clear = np.ones(len(brokers), dtype=np.bool_)
+    is_clear = ~_waits(view, average, learned)
     for kind in (TRAFFIC, COST):
         run = np.abs(np.take_along_axis(learned[:, kind.run], largest, axis=1)[:, 0])
         is_clear &= (run == 0) | (run >= _lasting_rounds(kind))
@@ -267,6 +271,19 @@ def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
         learned=learned,
         fleet=fleet,
     )
+
+
+def _waits(view: RoundView, average: Floats, learned: Floats) -> Bools:
+    """Brokers whose absent bundles are waited for, (n,), as they carry much; the rounds are counted in place."""
+    waits = np.zeros(len(average), dtype=np.bool_)
+    if view.absent is not None:
+        absent = sum_runs(view.bundles.starts, np.where(view.absent[:, None], view.bundles.rates, 0.0))
+        for columns in (slice(0, 2), slice(2, 4)):  # messages, bytes
+            part, whole = absent[:, columns].sum(axis=1), average[:, columns].sum(axis=1)
+            waits |= (part > 0) & (part >= MUCH_RATIO * whole)
+    waits &= learned[:, WAITED] < MOST_WAITED_ROUNDS
+    learned[:, WAITED] = np.where(waits, learned[:, WAITED] + 1.0, 0.0)
+    return waits
 
 
 def _belief(learned: Floats, burst: Floats, largest: Ints) -> Floats:

@@ -1,6 +1,6 @@
 """What reports leave out or list twice: bundles that stay at their owner, and ranges that overlap."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import combinations
 from random import Random
@@ -12,12 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from state.closing import Identity
 from state.events import BrokerReport, Event, LoadReport, Published
+from state.facts import Isolation
 from state.pulsar.codec import decode_fleet, encode_fleet
 from state.pulsar.listings import covers, find_overlaps, members_of
 from state.pulsar.memory import Fleet
 from tests.state.building import AGE_MS, Seen, seen
-from tests.state.traces import load, run, seeds, settings_of, statistics
+from tests.state.traces import facts, load, run, seeds, settings_of, statistics
 
 A, B, C = "t/a/0x00000000_0x80000000", "t/b/0x00000000_0x80000000", "t/c/0x00000000_0x80000000"
 LEFT, RIGHT = "t/a/0x00000000_0x40000000", "t/a/0x40000000_0x80000000"
@@ -278,6 +280,56 @@ def test_gaps_add_no_move_and_are_a_finding() -> None:
     ]
     assert ["gaps-in-reports" in each for each in kinds] == [False, True]
     assert 0 < len(holed.actions) <= len(full.actions)
+
+
+HEAVY = ([10_000.0] * 2 + [2_600.0] * 8, [7_000.0] * 3 + [2_600.0] * 8)
+"""What the bundles of the hot b1 carry, the heavy ones first."""
+
+
+def _moved(rates: list[float], *, left_out: Mapping[int, Collection[int]]) -> list[tuple[int, int]]:
+    """Rounds and places of the bundles of b1 that a dry-run moves; ``left_out`` has those that a round's report leaves out.
+
+    b1 is at 72 %, b2 and b3 are at 30 %. A broker of another group comes before them by name.
+    """
+    names = [f"t/a/0x{at:x}0000000_0x{at + 1:x}0000000" for at in range(len(rates))]
+    events: list[Event] = [facts(0, isolation=[Isolation("z", ["t/z"], ["a0"])])]
+    for number in range(24):
+        listed = {
+            name: rate
+            for at, (name, rate) in enumerate(zip(names, rates, strict=True))
+            if at not in left_out.get(number, ())
+        }
+        events += [report("b1", 10 * number + 1, cpu=72.0, bundles=listed)]
+        events += [
+            report(
+                broker,
+                10 * number + 1,
+                cpu=30.0,
+                bundles={f"t/{namespace}/0x{at}0000000_0x{at + 1}0000000": 1_700.0 for at in range(10)},
+            )
+            for broker, namespace in (("a0", "z"), ("b2", "c"), ("b3", "d"))
+        ]
+    source = settings_of(shedding_policy="fleet-planner", rounds={"max_report_age_s": 35.0})
+    found = run([events], source, identity=Identity(mode="dry-run"))
+    return [(each["round"], names.index(each["bundle"])) for each in found.actions]
+
+
+@pytest.mark.parametrize("rates", HEAVY, ids=["two of ten", "three of eleven"])
+@pytest.mark.parametrize("parity", [0, 1], ids=["even rounds", "odd rounds"])
+def test_heavy_bundles_that_are_absent_are_waited_for_and_no_small_ones_go_for_them(
+    rates: list[float], parity: int
+) -> None:
+    heavy = range(len(rates) - 8)
+    whole = _moved(rates, left_out={})
+    holed = _moved(rates, left_out=dict.fromkeys(range(2 + parity, 24, 2), heavy))
+    assert [at for _, at in holed] == [at for _, at in whole] == [0, 1]
+    assert all(number % 2 != parity for number, _ in holed)
+
+
+def test_a_broker_whose_reports_always_leave_much_out_is_waited_for_three_rounds_at_most() -> None:
+    """From the third round on, one of its two heavy bundles is always absent."""
+    first, *_ = _moved(HEAVY[0], left_out={number: [number % 2] for number in range(2, 24)})
+    assert first[0] == 5
 
 
 NAMESPACE = "t/a"
