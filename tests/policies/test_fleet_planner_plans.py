@@ -25,7 +25,7 @@ from tests.policies.fleets import (
     tried_of,
     unloads_of,
 )
-from tests.policies.planned_clusters import BUNDLES, Cluster, even, one_hot
+from tests.policies.planned_clusters import BUNDLES, IDLE_POINTS, Cluster, even, one_hot
 
 MEGABYTE = 1e6
 WEIGHTS = tuple(field.name for field in fields(UsageSettings))
@@ -51,6 +51,29 @@ def test_the_size_of_bundles_changes_what_is_moved_by_no_more_than_a_bundle(bund
     assert 15.0 <= moved_points <= 22.5 + bundle_points
     assert cluster.spread() <= 7.5 + bundle_points
     assert all(not cluster.round() for _ in range(20))
+
+
+@pytest.mark.parametrize(
+    ("hot", "others", "bundles", "moved_points"),
+    [
+        pytest.param(34.0, 12.0, 650, 10.9, id="0.048 points each: 34 - 10.9 is 7.5 above 12 + 10.9 / 3"),
+        pytest.param(80.0, 30.0, 2000, 31.9, id="0.039 points each: 80 - 31.9 is 7.5 above 30 + 31.9 / 3"),
+    ],
+)
+def test_equal_bundles_move_however_small_they_are(
+    hot: float, others: float, bundles: int, moved_points: float
+) -> None:
+    rest = even(dict.fromkeys(("b2", "b3", "b4"), others))
+    cluster = Cluster({**even({"b1": hot}, bundles=bundles), **rest})
+    moves = [move for _ in range(20) for move in cluster.round()]
+    assert {source for _, source, _ in moves} == {"b1"}
+    assert len(moves) * (hot - IDLE_POINTS) / bundles == pytest.approx(moved_points, abs=0.2)
+
+
+def test_crumbs_beside_a_bundle_that_is_too_big_stay_with_it() -> None:
+    cluster = Cluster({"b1": [4400.0, *[2.0] * 50], **even(dict.fromkeys(("b2", "b3"), 12.0))})
+    assert all(not cluster.round() for _ in range(20)), "50 crumbs of 0.02 points are 1 of 45 points"
+    assert cluster.examined["b1>b2"] == "no-better-place"
 
 
 def test_a_plan_that_gains_less_than_the_least_gain_is_not_made_however_many_moves_it_has() -> None:

@@ -29,7 +29,10 @@ DESTINATIONS = (3, 32)
 AS_GOOD_RATIO = 0.1
 """Share of the best move's worth up to which moves count as equally good; then the one that moves less traffic is taken."""
 LEAST_POINTS = 0.05
-"""Least fall of its source that a move has to bring: the resolution of what brokers report."""
+"""Least fall of its source that a move has to bring where bundles are large: the resolution of what brokers report."""
+CRUMB_RATIO = 0.5
+"""Where bundles are small, the least fall is this share of what a bundle of the broker loads on average: a move that brings less is
+not worth a reconnect. So equal bundles move, however small they are, and crumbs beside big ones do not."""
 FILLS_RATIO = 0.5
 """Where the best move is more than may still move in a round, a smaller one goes if it brings at least this share of what that would."""
 MOST_MOVES = 180
@@ -123,6 +126,16 @@ class Fleet:
         figures = figures_of(self.levels.rates(self.view, rows, owner), self.view.bundles.counts[rows])
         return explain(figures, self.levels.costs.rule)[:, self.counts]
 
+    def least_fall(self, broker: int) -> float:
+        """Points by which a move has to lower the score of a broker to count."""
+        span = self.view.bundles.rows_of(broker)
+        amounts = self.amounts(np.arange(span.start, span.stop), broker)
+        sizes = (amounts * self.unit[broker] * self.weights).max(axis=1, initial=0.0)
+        sizes = sizes[sizes > 0]
+        if not len(sizes):
+            return LEAST_POINTS
+        return min(LEAST_POINTS, CRUMB_RATIO * float(np.cumsum(sizes)[-1]) / len(sizes))
+
     def scores_after(self, broker: int, change: Floats) -> Floats:
         """Score of a broker with its points changed, (k,), from (k, a)."""
         scores: Floats = (np.maximum(self.points[broker] + change, 0.0) * self.weights).max(axis=-1)
@@ -138,6 +151,8 @@ class _Source:
     """How much of each resource they take by the fleet's rule, (k, a)."""
     stays: Bools
     """Which of them have not moved yet, (k,)."""
+    least_points: float
+    """Least fall of their broker that a move has to bring."""
     is_whole: bool
     """Whether these are all of its movable bundles that can help now: once one has moved, others may, which load another resource."""
 
@@ -230,11 +245,12 @@ def _bundles_of(fleet: Fleet, broker: int, coldest: int, most: int) -> _Source:
     rows = np.flatnonzero(fleet.view.bundles.movable[span] & ~fleet.has_moved[span]) + span.start
     amounts, before = fleet.amounts(rows, broker), fleet.score[broker]
     falls = before - fleet.scores_after(broker, -amounts * fleet.unit[broker])
-    helps = (falls >= LEAST_POINTS) & (fleet.scores_after(coldest, amounts * fleet.unit[coldest]) < before)
+    least_points = fleet.least_fall(broker)
+    helps = (falls >= least_points) & (fleet.scores_after(coldest, amounts * fleet.unit[coldest]) < before)
     rows, amounts, falls = rows[helps], amounts[helps], falls[helps]
     heaviest = np.argsort(-falls, kind="stable")[:most]
     stays = np.ones(len(heaviest), dtype=np.bool_)
-    return _Source(rows[heaviest], amounts[heaviest], stays, len(heaviest) == len(rows))
+    return _Source(rows[heaviest], amounts[heaviest], stays, least_points, len(heaviest) == len(rows))
 
 
 def _best_move_to(
@@ -255,7 +271,7 @@ def _best_move_to(
     after = ((fleet.points[receivers] + arrives) * fleet.weights).max(axis=-1)
     falls, most = before - left, after + (after - there) * fleet.doubt[receivers]
     worth = falls * (before + left) - (after - there) * (after + there)
-    helps = (falls >= LEAST_POINTS) & (most < before) & (worth > 0) & may_go[:, None]
+    helps = (falls >= source.least_points) & (most < before) & (worth > 0) & may_go[:, None]
     if rules is not None:
         helps &= rules.allowed(source.rows, receivers)
     worth = np.where(helps, worth, 0.0)
