@@ -23,17 +23,18 @@ _SHEDDING = (FIRED, "sole-bundle", "no-better-place")
 
 
 def relief(view: RoundView, plan: SheddingPlan) -> Proposals:
-    """Bundles that put their broker above average and fit no other: by message rate where that stands out, else by throughput.
+    """Bundles that put their broker above average and fit no other: by message rate or throughput, in whichever it stands out more.
 
     Without such a bundle its broker would have at most the mean load; any other broker that took it would be busier than its
     broker would be without it; and the other moves away from its broker do not help enough.
     """
     brokers, bundles = view.brokers, view.bundles
+    messages, volume = brokers.messages_per_s, brokers.bytes_per_s
     proposals: dict[int, tuple[int, int, float]] = {}
     for broker in _shedding_brokers(plan):
         rows = bundles.rows_of(broker)
-        by_messages = float(brokers.messages_per_s[broker]) > float(brokers.messages_per_s.mean())
-        load = brokers.messages_per_s if by_messages else brokers.bytes_per_s
+        by_messages = bool(messages[broker] * volume.sum() >= volume[broker] * messages.sum())
+        load = messages if by_messages else volume
         traffic = bundles.messages_per_s if by_messages else bundles.bytes_per_s
         if rows.start == rows.stop:
             continue

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from policies.shedding import avg_shedder, threshold_shedder
+from policies.shedding import avg_shedder, overload_shedder, threshold_shedder
 from policies.shedding.avg_shedder import AvgShedderMemory, AvgShedderSettings
-from policies.shedding.contract import SheddingPlan
+from policies.shedding.contract import NoMemory, SheddingPlan
+from policies.shedding.overload_shedder import OverloadShedderSettings
 from policies.shedding.threshold_shedder import ThresholdShedderMemory, ThresholdShedderSettings
 from policies.shedding.view import RoundView
 from policies.splitting.plan import TRIGGERS
@@ -152,6 +153,25 @@ def test_where_only_bytes_tell_the_brokers_apart_they_decide() -> None:
     }
     snapshot = snapshot_of(fleet)
     plan, _ = decide(avg_shedder.POLICY, snapshot, AvgShedderMemory(), EAGER)
+    assert proposed(snapshot, plan) == {"t/n/0x0_0x1": "broker-bytes"}
+
+
+def test_the_measure_in_which_a_broker_stands_out_more_says_which_bundle_is_too_big() -> None:
+    """b1 has 1.1 times the mean of the messages, and 2.7 times the mean of the bytes."""
+    usual = Bundle(messages_per_s=9500, bytes_per_s=10e6)
+    hot = {
+        "t/n/0x0_0x1": Bundle(messages_per_s=100, bytes_per_s=900e6),
+        "t/n/0x1_0x2": Bundle(messages_per_s=2200, bytes_per_s=0.22e6),
+        "t/n/0x2_0x3": Bundle(messages_per_s=8800, bytes_per_s=8.8e6),
+    }
+    fleet = {
+        "b1": at(73, messages_per_s=11100, bytes_per_s=909.02e6, bundles=hot),
+        "b2": at(12, messages_per_s=9500, bytes_per_s=10e6, bundles={"t/n/0x3_0x4": usual}),
+        "b3": at(12, messages_per_s=9500, bytes_per_s=10e6, bundles={"t/n/0x4_0x5": usual}),
+    }
+    snapshot = snapshot_of(fleet)
+    chosen = OverloadShedderSettings(threshold_points=70)
+    plan, _ = decide(overload_shedder.POLICY, snapshot, NoMemory(), chosen)
     assert proposed(snapshot, plan) == {"t/n/0x0_0x1": "broker-bytes"}
 
 
