@@ -2,9 +2,10 @@
 
 Our own, beside the shedding policy: AvgShedder leaves such a bundle where it is, for ever; ThresholdShedder moves it, and
 the overload with it, from broker to broker. It looks at the heaviest bundle of each broker that the policy would shed, if the
-policy's other moves from that broker take no more than half of its load above the mean. The bundle is cut into as few parts as
-possible that the idlest broker could take one by one. It is left alone where that would be more than ``MOST_CHILDREN``: so small
-an imbalance is not worth so many bundles. Known to do badly: it believes the averages of the moment, as the policies do.
+policy's other moves from that broker take no more than half of its load above the mean, and none of them waits for a later round.
+The bundle is cut into as few parts as possible that the idlest broker could take one by one. It is left alone where that would be
+more than ``MOST_CHILDREN``: so small an imbalance is not worth so many bundles. Known to do badly: it believes the averages of the
+moment, as the policies do.
 """
 
 import math
@@ -12,7 +13,7 @@ import math
 import numpy as np
 
 from policies.columns import Bools, Floats
-from policies.shedding.contract import FIRED, SheddingPlan
+from policies.shedding.contract import FIRED, BundleOutcome, SheddingPlan
 from policies.shedding.view import NOBODY, RoundView
 from policies.splitting.plan import BY_BROKER_BYTES, BY_BROKER_MESSAGES, Proposals
 
@@ -20,13 +21,15 @@ MOST_CHILDREN = 4
 """Most parts that a bundle is cut into: a split cannot be undone, while an imbalance passes."""
 _SHEDDING = (FIRED, "sole-bundle", "no-better-place")
 """Outcomes of a broker that has to get rid of load."""
+_GOES_ON = (BundleOutcome.BUDGET, BundleOutcome.ROUND_FULL)
+"""Outcomes of a bundle whose broker gives more in a later round: how much its moves help is not known before."""
 
 
 def relief(view: RoundView, plan: SheddingPlan) -> Proposals:
     """Bundles that put their broker above average and fit no other: by message rate or throughput, in whichever it stands out more.
 
     Without such a bundle its broker would have at most the mean load; any other broker that took it would be busier than its
-    broker would be without it; and the other moves away from its broker do not help enough.
+    broker would be without it; and the other moves away from its broker, none of which waits for a later round, do not help enough.
     """
     brokers, bundles = view.brokers, view.bundles
     messages, volume = brokers.messages_per_s, brokers.bytes_per_s
@@ -57,8 +60,11 @@ def relief(view: RoundView, plan: SheddingPlan) -> Proposals:
 
 
 def _shedding_brokers(plan: SheddingPlan) -> list[int]:
-    codes = [code for code, name in enumerate(plan.examined.outcomes) if name in _SHEDDING]
-    brokers = plan.examined.high[np.isin(plan.examined.outcome, codes)]
+    examined = plan.examined
+    codes = [code for code, name in enumerate(examined.outcomes) if name in _SHEDDING]
+    sheds = np.isin(examined.outcome, codes)
+    sheds[plan.tried_examined[np.isin(plan.tried_outcomes, _GOES_ON)]] = False
+    brokers = examined.high[sheds]
     return sorted(set(brokers[brokers != NOBODY].tolist()))
 
 

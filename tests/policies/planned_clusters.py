@@ -8,6 +8,7 @@ import numpy as np
 from policies.costs import CostMemory, learn
 from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
 from policies.shedding.fleet_planner.levels import FleetPlannerMemory
+from policies.shedding.rules import Rules
 from policies.shedding.view import JudgedAction, RoundView, UnloadInFlight
 from tests.policies.fleets import (
     Broker,
@@ -121,3 +122,16 @@ def even(points: Mapping[str, float], bundles: int = 20) -> dict[str, list[float
 def one_hot(hot: float = 80.0) -> Cluster:
     """Five brokers at 40 %, the first of them hot."""
     return Cluster(even({"b1": hot, "b2": 40.0, "b3": 40.0, "b4": 40.0, "b5": 40.0}))
+
+
+def rules_of(view: RoundView, **given: object) -> Rules:
+    """Rules of a view without anti-affinity."""
+    whole: dict[str, object] = {
+        "brokers": view.brokers.names,
+        "starts": view.bundles.starts,
+        "movable": view.bundles.movable,
+        "may_receive": view.brokers.may_receive,
+        "leaving": np.zeros(len(view.bundles), dtype=np.bool_),
+        "staying_counts": np.diff(view.bundles.starts),
+    }
+    return Rules(**{**whole, **given})  # type: ignore[arg-type]

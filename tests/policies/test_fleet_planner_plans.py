@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from policies.columns import Bools
 from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
 from policies.shedding.fleet_planner.levels import FleetPlannerMemory
-from policies.shedding.rules import Limit, Rules
+from policies.shedding.rules import Limit
 from policies.shedding.view import RoundView
 from policies.usage import CapacitySettings, UsageSettings
 from tests.policies.fleets import (
@@ -25,7 +25,7 @@ from tests.policies.fleets import (
     tried_of,
     unloads_of,
 )
-from tests.policies.planned_clusters import BUNDLES, IDLE_POINTS, Cluster, even, one_hot
+from tests.policies.planned_clusters import BUNDLES, IDLE_POINTS, Cluster, even, one_hot, rules_of
 
 MEGABYTE = 1e6
 WEIGHTS = tuple(field.name for field in fields(UsageSettings))
@@ -187,19 +187,6 @@ def test_topics_and_sessions_are_resources_where_their_capacity_is_declared() ->
     moves = plan_of(snapshot_of(fleet, capacity=CapacitySettings(topics_count=10_000.0)))
     assert {there for _, _, there in moves} == {"b3"}
     assert 18 <= len(moves) <= 27
-
-
-def rules_of(view: RoundView, **given: object) -> Rules:
-    """Rules of a view without anti-affinity."""
-    whole: dict[str, object] = {
-        "brokers": view.brokers.names,
-        "starts": view.bundles.starts,
-        "movable": view.bundles.movable,
-        "may_receive": view.brokers.may_receive,
-        "leaving": np.zeros(len(view.bundles), dtype=np.bool_),
-        "staying_counts": np.diff(view.bundles.starts),
-    }
-    return Rules(**{**whole, **given})  # type: ignore[arg-type]
 
 
 def test_a_plan_goes_round_brokers_that_may_not_receive_to_the_next_coldest() -> None:

@@ -1,18 +1,23 @@
 """Which bundle has to be cut because moving it cannot help."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from policies.shedding import avg_shedder, overload_shedder, threshold_shedder
+from policies.shedding import avg_shedder, fleet_planner, overload_shedder, threshold_shedder
 from policies.shedding.avg_shedder import AvgShedderMemory, AvgShedderSettings
 from policies.shedding.contract import NoMemory, SheddingPlan
+from policies.shedding.fleet_planner import FleetPlannerSettings
 from policies.shedding.overload_shedder import OverloadShedderSettings
+from policies.shedding.rules import Limit
 from policies.shedding.threshold_shedder import ThresholdShedderMemory, ThresholdShedderSettings
 from policies.shedding.view import RoundView
 from policies.splitting.plan import TRIGGERS
 from policies.splitting.relief import relief
-from tests.policies.fleets import Broker, Bundle, at, decide, snapshot_of
+from tests.policies.fleets import Broker, Bundle, at, decide, snapshot_of, unloads_of
+from tests.policies.planned_clusters import Cluster, rules_of
 
 EAGER = AvgShedderSettings(low_hit_count=1, high_hit_count=1)
 
@@ -233,3 +238,38 @@ def test_what_else_the_policy_moves_away_may_be_enough() -> None:
         "t/n/0x2_0x3",
     ]
     assert proposed(snapshot, plan) == {}
+
+
+def big_beside_small() -> Cluster:
+    """b1 at 73 %: a bundle of 44 points and 160 of 0.16; the others at 28 %. Small ones that leave bring it to 48 %."""
+    return Cluster({"b1": [4400.0, *[16.25] * 160], "b2": [12.5] * 200, "b3": [12.5] * 200})
+
+
+@pytest.mark.parametrize("most", ["max_moved_ratio", "max_unloads_per_round_count"])
+def test_no_bundle_is_cut_while_a_plan_that_helps_without_goes_on_in_later_rounds(most: str) -> None:
+    cluster, counts = big_beside_small(), []
+    if most == "max_moved_ratio":
+        cluster.settings = FleetPlannerSettings(max_moved_ratio=0.04)
+    for _ in range(12):
+        view = cluster.view()
+        if most == "max_unloads_per_round_count":
+            limit = Limit(most, 27, np.zeros(1))
+            view = replace(view, rules=rules_of(view, limits=(limit,)))
+        plan, cluster.memory = decide(fleet_planner.POLICY, view, cluster.memory, cluster.settings)
+        counts.append(len(plan.unload_rows))
+        for bundle, _, destination in unloads_of(view, plan):
+            cluster.bundles[bundle][0] = str(destination)
+        assert proposed(view, plan) == {}
+    assert sum(map(bool, counts)) > 3, "the plan goes on"
+    assert cluster.spread() <= 7.5
+
+
+def test_a_bundle_is_cut_at_once_where_no_move_beside_it_is_left_to_wait_for() -> None:
+    cluster = big_beside_small()
+    small = [name for name in cluster.bundles if name.startswith("t/b1/") and name != "t/b1/000"]
+    found = {}
+    for _ in range(12):
+        view = cluster.view(masked=small)
+        cluster.round(masked=small)
+        found |= proposed(view, cluster.plan)
+    assert set(found) == {"t/b1/000"}
