@@ -288,6 +288,8 @@ def _judge_measure(
 ) -> tuple[int, str]:
     """Outcome of one candidate by one of the limits it is above, and why; fills ``so_far`` where it is cut."""
     question = replace(question, limits=_limits(settings, evidence.trigger))
+    if evidence.load <= 0:  # what the averages still show is no evidence of which topics have it
+        return Outcome.NO_BOUNDARY, f"it has 0 {UNITS[evidence.trigger]} now"
     if not evidence.is_known:
         name = evidence.snapshot.names[evidence.row]
         reason = evidence.why_no_guess(settings, memory.blind_cuts.get(name))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -9,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.splitting.criteria import split
-from policies.splitting.plan import BlindCut, SplitMemory, SplitPlan, SplitSettings, SplitSnapshot
+from policies.splitting.plan import (
+    BY_BROKER_MESSAGES,
+    BlindCut,
+    Proposals,
+    SplitMemory,
+    SplitPlan,
+    SplitSettings,
+    SplitSnapshot,
+)
 from policies.splitting.ranges import Bundle
 from tests.policies.splitting.bundles import Cluster, Load, Topic, Topics, cuts, evenly, outcomes
 
@@ -215,3 +224,31 @@ def _cut_until_nothing_changes(topics: Topics, *, are_known: bool) -> dict[str, 
                 if "sessions" not in decision.known:
                     blind_cuts[str(child)] = BlindCut("sessions", float(loads[name].sessions_count))
     raise AssertionError("it never ends")
+
+
+FIVE = {f"t{number}": Topic(100 * number) for number in range(5)}
+
+
+@pytest.mark.parametrize("without", ["hold", "range"])
+@pytest.mark.parametrize(
+    "topics",
+    [
+        pytest.param({}, id="its statistics have no topics"),
+        pytest.param(FIVE, id="its topics have no traffic"),
+        pytest.param(None, id="no statistics"),
+    ],
+)
+def test_a_bundle_that_carries_nothing_now_is_not_cut_for_what_it_carried_before(
+    topics: Topics | None, without: Literal["hold", "range"]
+) -> None:
+    snapshot = Cluster({A: Load(topics_count=5, topics=topics)}).snapshot()
+    proposals = Proposals(
+        rows=np.array([0]),
+        triggers=np.array([BY_BROKER_MESSAGES], dtype=np.int8),
+        boundaries_counts=np.array([1]),
+        means_per_s=np.array([1000.0]),
+    )
+    memory = SplitMemory(hits=np.zeros(1, dtype=np.int64))
+    plan, _ = split(snapshot, memory, SplitSettings(without_topic_stats=without), proposals)
+    assert outcomes(snapshot, plan) == {A: "no-boundary"}
+    assert plan.examined.reasons == {0: "it has 0 messages/s now"}
