@@ -247,7 +247,7 @@ class RoundView:
     present_rates: Callable[[Ints], Floats] | None = None
     """Gives the traffic of bundle rows in this round alone, (k, 4); None where only averages are known."""
     in_flight: Callable[[], Sequence[UnloadInFlight]] = tuple
-    """Unloads of these brokers that are on their way; worked out when asked for."""
+    """Unloads from or to these brokers that are on their way; worked out when asked for."""
     judged: Callable[[], Sequence[JudgedAction]] = tuple
     """The last judged actions of the whole cluster, the oldest first; worked out when asked for."""
     published: PublishedLoads | None = None
@@ -281,7 +281,9 @@ class RoundView:
             absent=None if self.absent is None else self.absent[taken],
             published=self.published and self.published.part(rows, taken, bundles_count=len(self.bundles)),
             rules=self.rules and self.rules.part(rows, taken),
-            in_flight=lambda: [unload for unload in self.in_flight() if unload.source in names],
+            in_flight=lambda: [
+                unload for unload in self.in_flight() if unload.source in names or unload.destination in names
+            ],
         )
         return part, taken
 

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from policies.shedding.contract import BUNDLE_OUTCOMES, SheddingPlan
 from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
-from policies.shedding.view import JudgedAction, Promise, UnloadInFlight
+from policies.shedding.fleet_planner.levels import FleetPlannerMemory
+from policies.shedding.view import JudgedAction, Promise, Traffic, UnloadInFlight
+from tests.policies.fleets import decide
 from tests.policies.planned_clusters import IDLE_POINTS, Cluster, even, one_hot
 
 
@@ -143,6 +145,15 @@ def test_what_is_on_its_way_counts_as_arrived_so_that_the_old_reports_ask_for_no
     cluster.in_flight = [UnloadInFlight(bundle, source, there) for bundle, source, there in moves]
     assert not cluster.round()
     assert not cluster.round()
+
+
+def test_in_a_group_an_unload_counts_as_arrived_though_its_source_did_not_report() -> None:
+    cluster = Cluster(even({"b2": 43.0, "b3": 43.0, "other": 43.0}))
+    cluster.in_flight = [UnloadInFlight("t/b1/0", "b1", "b2", Traffic(2000.0, 2e6))]
+    group, _ = cluster.view().part(np.array([0, 1]))
+    plan, _ = decide(POLICY, group, FleetPlannerMemory(), FleetPlannerSettings())
+    shown = dict(zip(plan.examined.high.tolist(), plan.examined.evidence["level_points"], strict=True))
+    assert shown == {0: pytest.approx(63.0), 1: pytest.approx(43.0)}
 
 
 def test_an_empty_broker_that_joined_is_filled_within_two_rounds() -> None:
