@@ -77,6 +77,7 @@ class BundleOutcome(Code):
     BUNDLE_LIMIT = 6
     BUDGET = 7
     ROUND_FULL = 8
+    TOO_LITTLE_BENEFIT = 9
 
 
 BUNDLE_OUTCOMES = BundleOutcome.names()

@@ -89,7 +89,7 @@ REMEDIES = {
     "sole-bundle": "its broker has to have another bundle, or keep_sole_bundle has to be off, or splits on",
     "split-instead": "it is split; its parts may move later",
     "too-big": "its broker has to give away more load than this bundle carries, or splits have to be on: [pulsar.split]",
-    "too-little-benefit": "its move has to help its broker more, or min_unload_benefit_points has to be lower",
+    "too-little-benefit": "its move has to help its broker more, or, with a policy of Pulsar, min_unload_benefit_points has to be lower",
     "two-balancers": "Pulsar's own shedding and splitting have to be off",
     "unsettled-broker": "the reports have to show the last unload of its broker",
 }

@@ -201,6 +201,14 @@ def test_a_bundle_that_would_only_turn_the_difference_around_stays_and_is_too_bi
     assert cluster.examined[next(iter(cluster.examined))] == "no-better-place"
 
 
+def test_a_bundle_that_turns_the_difference_round_by_what_is_uncertain_of_its_cost_is_too_big() -> None:
+    """b1 is at 20.01 %; with its bundle of 17 points, b2 would be at 20.00 %, or higher by what is not known of its costs."""
+    cluster = Cluster({"b1": [1700.0, 1.0], "b2": [0.0], "b3": [0.0]})
+    for _ in range(10):
+        assert not cluster.round()
+    assert cluster.tried == {"t/b1/000": "too-big", "t/b1/001": "too-little-benefit"}
+
+
 def test_no_round_moves_more_than_its_share_of_the_traffic() -> None:
     cluster = one_hot()
     cluster.settings = FleetPlannerSettings(max_moved_ratio=0.02)

@@ -74,6 +74,8 @@ def test_crumbs_beside_a_bundle_that_is_too_big_stay_with_it() -> None:
     cluster = Cluster({"b1": [4400.0, *[2.0] * 50], **even(dict.fromkeys(("b2", "b3"), 12.0))})
     assert all(not cluster.round() for _ in range(20)), "50 crumbs of 0.02 points are 1 of 45 points"
     assert cluster.examined["b1>b2"] == "no-better-place"
+    assert cluster.tried.pop("t/b1/000") == "too-big"
+    assert set(cluster.tried.values()) == {"too-little-benefit"}
 
 
 def test_a_plan_that_gains_less_than_the_least_gain_is_not_made_however_many_moves_it_has() -> None:

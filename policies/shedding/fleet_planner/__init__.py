@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from policies.columns import Bools, Code, Codes, Floats, Ints, empty_rows
+from policies.columns import Bools, Code, Codes, Floats, Ints, empty_rows, first_code
 from policies.costs import SATURATED_POINTS
 from policies.shedding.contract import (
     ADMITTED,
@@ -328,7 +328,7 @@ def _plan(view: RoundView, levels: Levels, found: Found, examined: Examined, pla
 def _tried_outcomes(
     view: RoundView, levels: Levels, found: Found, tried: Ints, examined: Examined, tried_examined: Ints
 ) -> Codes:
-    """Outcome of each tried bundle; of a broker that could not be helped, which of its bundles are too big and which have no place."""
+    """Outcome of each tried bundle; of a broker that could not be helped, which of its bundles are too small or too big and which have no place."""
     outcomes = np.full(len(tried), BundleOutcome.NEED_MET, dtype=np.int8)
     if not len(tried):
         return outcomes
@@ -359,11 +359,16 @@ def _why_it_stays(fleet: Fleet, rows: Ints, broker: int) -> Codes:
     receivers = fleet.receivers(broker, 0.0)
     if not len(receivers):
         return np.full(len(rows), BundleOutcome.NO_DESTINATION, dtype=np.int8)
-    amounts, cold = fleet.amounts(rows, broker), receivers[0]
-    worse = fleet.scores_after(int(cold), amounts * fleet.unit[cold])
-    return np.where(worse >= fleet.score[broker], BundleOutcome.TOO_BIG, BundleOutcome.NO_DESTINATION).astype(
-        np.int8
-    )
+    amounts, cold = fleet.amounts(rows, broker), int(receivers[0])
+    before, there = fleet.score[broker], fleet.score[cold]
+    falls = before - fleet.scores_after(broker, -amounts * fleet.unit[broker])
+    after = fleet.scores_after(cold, amounts * fleet.unit[cold])
+    most = after + (after - there) * fleet.doubt[cold]
+    tests = [
+        (falls < fleet.least_fall(broker), BundleOutcome.TOO_LITTLE_BENEFIT),
+        (most >= before, BundleOutcome.TOO_BIG),
+    ]
+    return first_code(tests, BundleOutcome.NO_DESTINATION)
 
 
 def _round_shown(column: Floats) -> Floats:
