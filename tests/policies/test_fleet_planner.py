@@ -219,6 +219,14 @@ def test_no_round_moves_more_than_its_share_of_the_traffic() -> None:
     assert cluster.spread() <= 15.0
 
 
+def test_where_no_share_of_the_traffic_may_move_one_bundle_a_round_does() -> None:
+    cluster = one_hot()
+    cluster.settings = FleetPlannerSettings(max_moved_ratio=0.0)
+    counts = [len(cluster.round()) for _ in range(20)]
+    assert set(counts) == {0, 1}
+    assert cluster.spread() <= 7.5 + 4.0, "a bundle is 3.85 points"
+
+
 def test_where_the_best_move_is_more_than_may_still_move_smaller_ones_fill_the_round() -> None:
     cluster = Cluster({"b1": [1200.0, 1200.0, *[700.0] * 4], **even(dict.fromkeys(("b2", "b3", "b4"), 15.0))})
     total = sum(rate for _, rate in cluster.bundles.values())

@@ -45,7 +45,8 @@ class FleetPlannerSettings:
     """Percentage points by which a plan as a whole has to lower one of its brokers; a single move may bring less, however small
     bundles are. Not in Pulsar."""
     max_moved_ratio: Ratio = 0.2
-    """Share of the fleet's traffic that one round may move; every client of what moves reconnects. Not in Pulsar."""
+    """Share of the fleet's traffic that one round may move; every client of what moves reconnects. The first move of a round always
+    goes, however much it carries: at 0 one move a round. Not in Pulsar."""
     failed_promises_ratio: Ratio = 0.6
     """Share of the last ``promises_count`` unloads. If so many have settled and brought less than half of what they
     promised, nothing is planned until an hour has passed or a person resumes the cluster. Not in Pulsar."""
