@@ -172,7 +172,10 @@ def search(view: RoundView, levels: Levels, cold: Ints, settings: FleetPlannerSe
         if not len(receivers):
             fleet.may_give[hot] = False
             continue
-        move = _best_move(fleet, sources, shares, rules, hot, receivers)
+        is_spent = (
+            rules is not None and rules.left_count == 0
+        )  # no need to ask the rules of each bundle and broker
+        move = None if is_spent else _best_move(fleet, sources, shares, rules, hot, receivers)
         if move is None:
             fleet.may_give[hot] = False
             wish = _best_move(fleet, sources, shares, None, hot, receivers)
