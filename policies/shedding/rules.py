@@ -211,9 +211,7 @@ class Rules:
         )
 
     def part(self, brokers: Ints, bundles: Ints) -> "Rules":
-        """The same rules and counts, by the rows of a part of the view."""
-        if self.rows is not None:
-            brokers, bundles = self.rows[0][brokers], self.rows[1][bundles]
+        """The same rules and counts, by the rows of a part of the view; asked of those of the whole view."""
         return replace(self, rows=(brokers, bundles))
 
     def allowed(self, rows: Ints, destinations: Ints) -> Bools:

@@ -105,10 +105,9 @@ class BundleLimits:
             if value is not None and not 0 < value < float("inf"):
                 raise ValueError(f"the limit {name} is {value}; it must be a number above 0")
 
-    def ratio(self, messages_per_s: float, bytes_per_s: float, topics_count: int = 0) -> float:
-        """Load as a share of the limits, 1.0 = a limit is reached: the largest of its parts."""
-        of_topics = 0.0 if self.topics_count is None else topics_count / self.topics_count
-        return max(messages_per_s / self.messages_per_s, bytes_per_s / self.bytes_per_s, of_topics)
+    def ratio(self, messages_per_s: float, bytes_per_s: float) -> float:
+        """Traffic as a share of the limits, 1.0 = a limit is reached: the larger of its parts."""
+        return max(messages_per_s / self.messages_per_s, bytes_per_s / self.bytes_per_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

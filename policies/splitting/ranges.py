@@ -93,9 +93,6 @@ class BundleRange:
         return f"0x{self.lower:08x}_0x{self.upper:08x}"
 
 
-FULL_RANGE = BundleRange(0, FULL_UPPER)
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class Bundle:
     """A bundle by namespace (``tenant/namespace``, in old clusters ``tenant/cluster/namespace``) and range."""

@@ -6,8 +6,9 @@ from policies.splitting.algorithms import ALGORITHMS, divide
 from policies.splitting.criteria import split
 from policies.splitting.cut import MIB, SplitQuestion, topic_loads
 from policies.splitting.plan import SplitMemory, SplitSettings, SplitSnapshot, TopicTable
-from policies.splitting.ranges import FULL_RANGE, positions_of
+from policies.splitting.ranges import positions_of
 from tests.bench.report import Row, Section, best_cpu_s
+from tests.policies.splitting.bundles import FULL_RANGE
 
 _SMALL, _LARGE = 10_000, 100_000
 _LIMITS_CARRIED = 3.0

@@ -7,11 +7,12 @@ import numpy as np
 
 from policies.splitting.cut import BundleLimits, SplitQuestion, TopicLoads, children, topic_loads
 from policies.splitting.plan import OUTCOMES, SplitMemory, SplitPlan, SplitSnapshot, TopicTable
-from policies.splitting.ranges import BundleRange
+from policies.splitting.ranges import FULL_UPPER, BundleRange
 
 MIB = 1048576.0
 SMALL = BundleRange(0, 0x200)
 """The range of the proposals' examples."""
+FULL_RANGE = BundleRange(0, FULL_UPPER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import pytest
 
 from policies.splitting.algorithms import divide
 from policies.splitting.cut import BundleLimits, SplitQuestion, children, topic_loads
-from policies.splitting.ranges import FULL_RANGE, FULL_UPPER, BundleRange, positions_of
-from tests.policies.splitting.bundles import MIB, Topic, Topics, at, by_rate, parts, question
+from policies.splitting.ranges import FULL_UPPER, BundleRange, positions_of
+from tests.policies.splitting.bundles import FULL_RANGE, MIB, Topic, Topics, at, by_rate, parts, question
 
 BALANCED = "balanced_flow_divide"
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from policies.splitting.ranges import (
-    FULL_RANGE,
     FULL_UPPER,
     BadRange,
     Bundle,
@@ -16,6 +15,7 @@ from policies.splitting.ranges import (
     position_of,
     positions_of,
 )
+from tests.policies.splitting.bundles import FULL_RANGE
 
 
 @pytest.mark.parametrize(

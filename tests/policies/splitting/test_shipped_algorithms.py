@@ -6,9 +6,9 @@ import pytest
 
 from policies.splitting.algorithms import ALGORITHMS, PositionsMissing, UnknownAlgorithm, divide
 from policies.splitting.cut import BundleLimits
-from policies.splitting.ranges import FULL_RANGE, FULL_UPPER, BadRange, BundleRange
+from policies.splitting.ranges import FULL_UPPER, BadRange, BundleRange
 from tests.policies.splitting import oracle
-from tests.policies.splitting.bundles import MIB, Topic, Topics, at, by_rate, parts, question
+from tests.policies.splitting.bundles import FULL_RANGE, MIB, Topic, Topics, at, by_rate, parts, question
 
 RANGE, COUNT = "range_equally_divide", "topic_count_equally_divide"
 SPECIFIED, FLOW = "specified_positions_divide", "flow_or_qps_equally_divide"
