@@ -41,6 +41,7 @@ from policies.throttle.pacing_round import (
 from policies.throttle.progress import extend_watch
 from policies.throttle.rates import (
     BrokerRole,
+    Load,
     RatePlan,
     ThrottleSettings,
     ceil_ratio,
@@ -93,7 +94,8 @@ def _decide_with_reports(now: Round) -> Step:
     trigger = next(_triggers(now, wanted), None)
     in_force = plan_in_force(now.memory.rates, now.loads)
     if plan.feasible is False:
-        if not (now.memory.is_active and trigger in _AS_FAR_AS_IT_GOES):
+        makes_room = trigger == "under-min-isr" and bool(now.lists.remove.leader)
+        if not (now.memory.is_active and (makes_room or trigger in _AS_FAR_AS_IT_GOES)):
             return None, now.memory, _explain(now, "infeasible", trigger, plan)
         stretched = stretch_rates(now.memory.rates, now.lists)
         wanted = {role: stretched[role] for role in now.lists.roles()}
@@ -127,7 +129,7 @@ def _wanted_rates(now: Round) -> tuple[dict[BrokerRole, int], RatePlan]:
 
     A role whose minimum is unknown gets the highest of the rates, because it is not known what it needs.
     """
-    rule, cluster = now.rule(), now.settings.cluster_bytes_per_s
+    rule = now.rule()
     uniform = now.settings.rates == "uniform"
     plan = uniform_plan(now.known_loads, rule).plan if uniform else per_broker_plan(now.known_loads, rule)
     spare = {} if uniform else per_broker_plan(safe_loads(now.memory), replace(rule, deadline_s=None)).rates
@@ -138,7 +140,7 @@ def _wanted_rates(now: Round) -> tuple[dict[BrokerRole, int], RatePlan]:
         else plan.rates.get(role) or spare.get(role) or highest_like(role, plan.rates)
         for role in now.lists.roles()
     }
-    shared = share_cluster(rates, now.known_loads, cluster)
+    shared = _share(now, rates)
     if shared != rates:
         plan = plan_at(
             {load.role: shared.get(load.role, plan.rates[load.role]) for load in now.known_loads},
@@ -160,7 +162,8 @@ def _triggers(now: Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger]
         yield "throttle-lost"
     if _is_minimum_near(now, rates, wanted):
         yield "minimum-rose"
-    if now.snapshot.is_pressed and _is_changed(now, rates, wanted, up=False, down=True):
+    makes_room = bool(now.lists.remove.leader) or _is_changed(now, rates, wanted, up=False, down=True)
+    if now.snapshot.is_pressed and makes_room:
         yield "under-min-isr"
     if not now.snapshot.is_broken:
         yield from _chances(now, rates, wanted)
@@ -233,10 +236,30 @@ def is_another(
 
 
 def _is_over_cap(now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:
+    """Whether a rate in force is above its broker's cap, or those of followers are above the cluster's together."""
+    there = {role: rates[role] for role in wanted}
     capped = {
-        role: min(rates[role], cap) for role in wanted if (cap := now.snapshot.caps.cap_of(role)) is not None
+        role: min(rate, cap)
+        for role, rate in there.items()
+        if (cap := now.snapshot.caps.cap_of(role)) is not None
     }
-    return _is_changed(now, rates, capped, up=False, down=True)
+    return _share(now, there) != there or _is_changed(now, rates, capped, up=False, down=True)
+
+
+def _share(now: Round, rates: Mapping[BrokerRole, int]) -> dict[BrokerRole, int]:
+    """The rates within the cluster's limit. What is not known of a role is what it needed before, and as much as another has left."""
+    most = max((load.bytes_left or 0 for load in now.loads), default=0)
+    loads = [
+        Load(
+            role=load.role,
+            bytes_left=most if load.bytes_left is None else load.bytes_left,
+            min_bytes_per_s=now.memory.safe_mins.get(load.role, 0)
+            if load.min_bytes_per_s is None
+            else load.min_bytes_per_s,
+        )
+        for load in now.loads
+    ]
+    return share_cluster(rates, loads, now.settings.cluster_bytes_per_s)
 
 
 def _new_rates(now: Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) -> dict[BrokerRole, int]:
@@ -256,11 +279,15 @@ def _new_rates(now: Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) -
             new[role] = there
         else:
             new[role] = min(rate, max(LARGEST_STEP * there, ceil_ratio(needed, headroom)))
+    if _share(now, new) != new:  # rates that were to stay are above what the limit leaves them
+        new = {
+            role: min(rate, wanted[role]) if role.role == "follower" else rate for role, rate in new.items()
+        }
     return new
 
 
 def _chosen_rates(now: Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) -> dict[BrokerRole, int]:
-    """The rates of a trigger. A raise lowers no rate; only triggers that are meant to lower rates do."""
+    """The rates of a trigger. A raise lowers no rate, unless the cluster's limit asks for it; only triggers that are meant to do."""
     rates = now.memory.rates
     if trigger == "over-cap" and not now.needs.is_whole:
         return _cap_rates(now, rates, wanted)
@@ -306,8 +333,11 @@ def _decide_without_reports(
     if lists is not None and (lists.is_joined or any(role not in rates for role in lists.roles())):
         trigger, rates = "moves-joined", stretch_rates(rates, lists)
     if memory.stale_rounds >= settings.stale_after_rounds and not memory.is_fallback:
-        trigger, rates = "stale-reports", {**rates, **fallback_rates(memory, settings, rates)}
-        memory = replace(memory, is_fallback=True)
+        safe = fallback_rates(memory, settings, rates)
+        raised = {role: max(rate, safe.get(role, 0)) for role, rate in {**safe, **rates}.items()}
+        trigger = "stale-reports"
+        rates = share_cluster(raised, safe_loads(memory), settings.cluster_bytes_per_s)
+        memory = replace(memory, is_fallback=rates != memory.rates)
     add = ThrottledLists() if lists is None else lists.add
     is_nothing = rates == memory.rates and add == ThrottledLists() and not _is_lost(snapshot)
     if trigger is None or is_nothing:

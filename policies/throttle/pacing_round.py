@@ -97,7 +97,7 @@ class PacingMemory:
     rates: Mapping[BrokerRole, int] = field(default_factory=dict)
     """Bytes/s that were set."""
     safe_mins: Mapping[BrokerRole, int] = field(default_factory=dict)
-    """Failover-safe minimums of the last round in which everything was known; empty: none yet."""
+    """Failover-safe minimum of each role in the last round in which it was known; empty: none yet."""
     stale_rounds: int = 0
     is_fallback: bool = False
     """Whether the failover-safe rates are in force."""
@@ -185,11 +185,11 @@ def safe_loads(memory: PacingMemory) -> tuple[Load, ...]:
 
 
 def safe_minimums(memory: PacingMemory, needs: Needs) -> dict[BrokerRole, int]:
-    """Failover-safe minimums; what a partition needed before it lost its leader still counts."""
-    known = {role: need for role, need in needs.failover_safe_min_bytes_per_s.items() if need is not None}
-    if not needs.without_leader:
-        return known
-    return {role: max(need, memory.safe_mins.get(role, 0)) for role, need in known.items()}
+    """Failover-safe minimums; what a role needed before a partition of it lost its leader, or its write rate was lost, still counts."""
+    now, before = needs.failover_safe_min_bytes_per_s, memory.safe_mins
+    known = {role: before.get(role) if need is None else need for role, need in now.items()}
+    least = before if needs.without_leader else {}
+    return {role: max(need, least.get(role, 0)) for role, need in known.items() if need is not None}
 
 
 _MS_PER_S = 1000

@@ -14,6 +14,7 @@ A watch begins anew when rates change or moves join, because the slope changes t
 bottleneck: until then the new one was kept waiting, so its slope says little about its own pace.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -93,6 +94,8 @@ class Inflow:
     at_ms: int = 0
     present_bytes: Mapping[BrokerRole, int] = field(default_factory=dict)
     """What the destinations had then, by the role that sends or receives it; only of roles where all of it was known."""
+    copies_count: Mapping[BrokerRole, int] = field(default_factory=dict)
+    """How many copies that was: what a copy that joins had before did not flow in."""
     largest_bytes_per_s: int = 0
     """The largest inflow or outflow of one broker between two readings."""
 
@@ -107,17 +110,24 @@ class Inflow:
             for role, present in by_role(sent, received).items()
             if present is not None
         }
+        count = by_role(
+            Counter(copies.leader[rows[is_sent]].tolist()),
+            Counter(copies.destinations.brokers[between].tolist()),
+        )
         grown = {
             role: max(present - self.present_bytes[role], 0)
             for role, present in now.items()
-            if role in self.present_bytes
+            if role in self.present_bytes and count[role] <= self.copies_count.get(role, 0)
         }
         all_received = sum(grew for role, grew in grown.items() if role.role == "follower")
         most = max((min(grew, all_received) for grew in grown.values()), default=0)
         elapsed_ms = at_ms - self.at_ms
         measured = most * _MS_PER_S // elapsed_ms if elapsed_ms > 0 else 0
         return Inflow(
-            at_ms=at_ms, present_bytes=now, largest_bytes_per_s=max(self.largest_bytes_per_s, measured)
+            at_ms=at_ms,
+            present_bytes=now,
+            copies_count=count,
+            largest_bytes_per_s=max(self.largest_bytes_per_s, measured),
         )
 
 

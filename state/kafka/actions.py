@@ -29,7 +29,7 @@ _BECAUSE: Mapping[Trigger, str] = {
     "minimum-rose": "a minimum came near the rate, and below it the copies would never end",
     "deadline-at-risk": "the deadline would be missed",
     "headroom": "the network has room for more",
-    "over-cap": "the network's cap has come down",
+    "over-cap": "the rates are above what the network or the cluster's limit allows",
     "traffic-fell": "what will be copied is written more slowly than before, and a lower rate is enough",
     "under-min-isr": "a partition has too few in-sync replicas to be written to, so that other copies make room",
     "reports-back": "the reports are back, so the rates need not be those for the worst case",
