@@ -9,7 +9,7 @@ docs/run/security.md has the entries of every component. Nothing here connects.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -59,18 +59,21 @@ class KafkaLink:
         return ANYBODY if self.security.certificate_file is None else "User:<subject of your certificate>"
 
     def client_options(self) -> dict[str, object]:
-        """Options of any client of kafka-python, without the addresses; raises ``WrongUse`` for a file it cannot read."""
+        """Options of any client of kafka-python, without the addresses; raises ``WrongUse`` for a file that it could never read.
+
+        A running program connects again and again, and a file that is being replaced cannot be read for a moment.
+        """
         options: dict[str, object] = {"security_protocol": self.security.protocol.upper()}
         if self.security.encrypts:
             files = {"ca_file": "ssl_cafile", "certificate_file": "ssl_certfile", "key_file": "ssl_keyfile"}
             given = {name: option for name, option in files.items() if getattr(self.security, name)}
             for name, option in given.items():
-                self._text(name)
+                self._last_text(name)
                 options[option] = getattr(self.security, name)
         if self.security.names_a_user:
             options["sasl_mechanism"] = self.security.mechanism
             options["sasl_plain_username"] = self.security.username
-            options["sasl_plain_password"] = self._password()
+            options["sasl_plain_password"] = self._password(self._last_text)
         return options
 
     def spark_options(self) -> dict[str, str]:
@@ -93,24 +96,32 @@ class KafkaLink:
 
     def _jaas(self) -> str:
         module = _LOGIN_MODULES[self.security.mechanism]
-        user, password = _quote(str(self.security.username)), _quote(self._password())
+        user, password = _quote(str(self.security.username)), _quote(self._password(self._text))
         return f"{module} required username={user} password={password};"
 
-    def _password(self) -> str:
+    def _password(self, read: Callable[[str], str]) -> str:
         if self.security.password is not None:
             return self.security.password.get_secret_value()
-        return self._text("password_file").removesuffix("\n").removesuffix("\r")
+        return read("password_file").removesuffix("\n").removesuffix("\r")
 
     def _text(self, name: str) -> str:
+        path = getattr(self.security, name)
+        try:
+            return Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise WrongUse(
+                f"{self.section}.security.{name}: {path} cannot be read: {words_of(error)}"
+            ) from error
+
+    def _last_text(self, name: str) -> str:
         """What the file holds; what it held before where it cannot be read any more, because another one may be coming."""
         path = getattr(self.security, name)
         try:
-            _TEXTS[path] = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            why = f"{self.section}.security.{name}: {path} cannot be read: {words_of(error)}"
+            _TEXTS[path] = self._text(name)
+        except WrongUse as error:
             if path not in _TEXTS:
-                raise WrongUse(why) from error
-            _LOG.warning("%s; what it held before is used", why)
+                raise
+            _LOG.warning("%s; what it held before is used", error)
         return _TEXTS[path]
 
 
