@@ -331,16 +331,20 @@ class Ledger(msgspec.Struct, array_like=True):
             and (decision.dry_run or decision.result == "succeeded" or decision.is_in_flight(end_ms))
         }
 
+    def _newest(self, kind: ActionKind) -> dict[str, Decision]:
+        """By bundle, its newest decision of a kind."""
+        return {decision.bundle: decision for decision in self.decisions if decision.kind == kind}
+
     def expected_children(self, *, end_ms: int) -> Iterator[tuple[str, Sequence[Child]]]:
         """Split bundles whose children may appear for the first time, with what is known of the children."""
-        newest = {decision.bundle: decision for decision in self.decisions if decision.kind == "split"}
+        newest = self._newest("split")
         for name, decision in newest.items():
             if end_ms < decision.until_ms:
                 yield name, decision.children
 
     def splits_on_their_way(self, *, end_ms: int) -> list[Decision]:
         """Splits that may still show in the reports: nothing says that they did, that they failed, or that they had no effect."""
-        newest = {decision.bundle: decision for decision in self.decisions if decision.kind == "split"}
+        newest = self._newest("split")
         return [
             decision
             for decision in newest.values()
@@ -351,7 +355,7 @@ class Ledger(msgspec.Struct, array_like=True):
 
     def unsettled_brokers(self, *, end_ms: int) -> frozenset[str]:
         """Brokers of unloads that are being carried out, or do not show in the reports yet, or show only since this round."""
-        newest = {decision.bundle: decision for decision in self.decisions if decision.kind == "unload"}
+        newest = self._newest("unload")
         brokers: set[str | None] = set()
         for decision in self.decisions:
             shows_now = (

@@ -94,8 +94,8 @@ def _decide_with_reports(now: Round) -> Step:
     trigger = next(_triggers(now, wanted), None)
     in_force = plan_in_force(now.memory.rates, now.loads)
     if plan.feasible is False:
-        makes_room = trigger == "under-min-isr" and bool(now.lists.remove.leader)
-        if not (now.memory.is_active and (makes_room or trigger in _AS_FAR_AS_IT_GOES)):
+        frees_leaders = trigger == "under-min-isr" and now.frees_leaders
+        if not (now.memory.is_active and (frees_leaders or trigger in _AS_FAR_AS_IT_GOES)):
             return None, now.memory, _explain(now, "infeasible", trigger, plan)
         stretched = stretch_rates(now.memory.rates, now.lists)
         wanted = {role: stretched[role] for role in now.lists.roles()}
@@ -162,8 +162,8 @@ def _triggers(now: Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger]
         yield "throttle-lost"
     if _is_minimum_near(now, rates, wanted):
         yield "minimum-rose"
-    makes_room = bool(now.lists.remove.leader) or _is_changed(now, rates, wanted, up=False, down=True)
-    if now.snapshot.is_pressed and makes_room:
+    lowers = now.snapshot.is_pressed and _is_changed(now, rates, wanted, up=False, down=True)
+    if lowers or now.frees_leaders:
         yield "under-min-isr"
     if not now.snapshot.is_broken:
         yield from _chances(now, rates, wanted)

@@ -265,6 +265,11 @@ class Round:
         return left_ms if left_ms > 0 else None
 
     @property
+    def frees_leaders(self) -> bool:
+        """Whether entries of leaders are to go, so that a partition that nobody can write to gets its replicas back."""
+        return self.snapshot.is_pressed and bool(self.lists.remove.leader)
+
+    @property
     def is_resting(self) -> bool:
         """Whether a change that can wait has to wait."""
         return self.snapshot.now_ms - self.memory.changed_ms < self.settings.min_change_interval_s * _MS_PER_S

@@ -172,9 +172,8 @@ def search(view: RoundView, levels: Levels, cold: Ints, settings: FleetPlannerSe
         if not len(receivers):
             fleet.may_give[hot] = False
             continue
-        is_spent = (
-            rules is not None and rules.left_count == 0
-        )  # no need to ask the rules of each bundle and broker
+        # with nothing left of the budget there is no need to ask the rules of each bundle and broker
+        is_spent = rules is not None and rules.left_count == 0
         move = None if is_spent else _best_move(fleet, sources, shares, rules, hot, receivers)
         if move is None:
             fleet.may_give[hot] = False
