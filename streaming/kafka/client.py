@@ -24,7 +24,6 @@ from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
-    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     NodeNotReadyError,
@@ -218,8 +217,7 @@ def open_consumer(link: KafkaLink, **options: Any) -> KafkaConsumer:
         "allow_auto_create_topics": False,
         "metrics_enabled": False,
     }
-    with _certificates_as_kafka_errors():
-        return KafkaConsumer(**defaults | link.client_options() | options)
+    return KafkaConsumer(**defaults | link.client_options() | options)
 
 
 def open_producer(link: KafkaLink, *, timeout_s: float, **options: Any) -> KafkaProducer:
@@ -235,23 +233,11 @@ def open_producer(link: KafkaLink, *, timeout_s: float, **options: Any) -> Kafka
         "allow_auto_create_topics": False,
         "metrics_enabled": False,
     }
-    with _certificates_as_kafka_errors():
-        return KafkaProducer(**defaults | link.client_options() | options)
-
-
-@contextmanager
-def _certificates_as_kafka_errors() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        raise KafkaConnectionError(f"the certificates cannot be used: {words_of(error)}") from error
+    return KafkaProducer(**defaults | link.client_options() | options)
 
 
 def open_admin(link: KafkaLink, *, timeout_s: float = _REQUEST_TIMEOUT_S, **options: Any) -> KafkaAdminClient:
-    """An admin client, which closes at the end of its ``with``.
-
-    Raises ``KafkaError``, or ``OSError`` or ``ValueError`` for certificates that cannot be used.
-    """
+    """An admin client, which closes at the end of its ``with``. Raises ``KafkaError``."""
     return KafkaAdminClient(
         bootstrap_servers=link.bootstrap,
         kafka_client=connect_quickly,
@@ -269,11 +255,7 @@ def connected(link: KafkaLink, *, timeout_s: float, **options: Any) -> Iterator[
     Raises ``ClusterError``, also for any request that Kafka refuses while the client is used.
     """
     try:
-        admin = open_admin(link, timeout_s=timeout_s, **options)
-    except (KafkaError, OSError, ValueError) as error:
-        raise _no_answer_error_of(link.bootstrap, error) from error
-    try:
-        with admin:
+        with open_admin(link, timeout_s=timeout_s, **options) as admin:
             yield admin
     except (KafkaError, Unanswered) as error:
         cause = error.__cause__ if isinstance(error, Unanswered) else error

@@ -9,6 +9,7 @@ docs/run/security.md has the entries of every component. Nothing here connects.
 """
 
 import logging
+import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,8 +40,8 @@ _LOGIN_MODULES = {
 
 
 _LOG = logging.getLogger(__name__)
-_TEXTS: dict[str, str] = {}
-"""By path, what this process read last."""
+_LAST: dict[tuple[str | None, ...], dict[str, object]] = {}
+"""By the paths of files, the options that this process made of them last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +60,21 @@ class KafkaLink:
         return ANYBODY if self.security.certificate_file is None else "User:<subject of your certificate>"
 
     def client_options(self) -> dict[str, object]:
-        """Options of any client of kafka-python, without the addresses; raises ``WrongUse`` for a file that it could never read.
+        """Options of any client of kafka-python, without the addresses; raises ``WrongUse`` for a file that it could never use.
 
-        A running program connects again and again, and a file that is being replaced cannot be read for a moment.
+        A running program connects again and again, and a file that is being replaced cannot be used for a moment.
         """
-        options: dict[str, object] = {"security_protocol": self.security.protocol.upper()}
-        if self.security.encrypts:
-            files = {"ca_file": "ssl_cafile", "certificate_file": "ssl_certfile", "key_file": "ssl_keyfile"}
-            given = {name: option for name, option in files.items() if getattr(self.security, name)}
-            for name, option in given.items():
-                self._last_text(name)
-                options[option] = getattr(self.security, name)
-        if self.security.names_a_user:
-            options["sasl_mechanism"] = self.security.mechanism
-            options["sasl_plain_username"] = self.security.username
-            options["sasl_plain_password"] = self._password(self._last_text)
+        security = self.security
+        options: dict[str, object] = {"security_protocol": security.protocol.upper()}
+        if security.encrypts:
+            files = (security.ca_file, security.certificate_file, security.key_file)
+            options.update(_last(files, self._certificates))
+        if security.names_a_user:
+            options["sasl_mechanism"] = security.mechanism
+            options["sasl_plain_username"] = security.username
+            options.update(
+                _last((security.password_file,), lambda: {"sasl_plain_password": self._password()})
+            )
         return options
 
     def spark_options(self) -> dict[str, str]:
@@ -96,13 +97,13 @@ class KafkaLink:
 
     def _jaas(self) -> str:
         module = _LOGIN_MODULES[self.security.mechanism]
-        user, password = _quote(str(self.security.username)), _quote(self._password(self._text))
+        user, password = _quote(str(self.security.username)), _quote(self._password())
         return f"{module} required username={user} password={password};"
 
-    def _password(self, read: Callable[[str], str]) -> str:
+    def _password(self) -> str:
         if self.security.password is not None:
             return self.security.password.get_secret_value()
-        return read("password_file").removesuffix("\n").removesuffix("\r")
+        return self._text("password_file").removesuffix("\n").removesuffix("\r")
 
     def _text(self, name: str) -> str:
         path = getattr(self.security, name)
@@ -113,16 +114,39 @@ class KafkaLink:
                 f"{self.section}.security.{name}: {path} cannot be read: {words_of(error)}"
             ) from error
 
-    def _last_text(self, name: str) -> str:
-        """What the file holds; what it held before where it cannot be read any more, because another one may be coming."""
-        path = getattr(self.security, name)
+    def _certificates(self) -> dict[str, object]:
+        """Paths, which a client reads at each connection. It takes a file that it cannot use for a broker that says nothing."""
+        security, tls = self.security, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        options: dict[str, object] = {}
+        names: tuple[str, ...] = ("ca_file",)
         try:
-            _TEXTS[path] = self._text(name)
-        except WrongUse as error:
-            if path not in _TEXTS:
-                raise
-            _LOG.warning("%s; what it held before is used", error)
-        return _TEXTS[path]
+            if security.ca_file is not None:
+                self._text("ca_file")  # it names the file that cannot be read, which ssl does not
+                tls.load_verify_locations(security.ca_file)
+                options["ssl_cafile"] = security.ca_file
+            if security.certificate_file is not None:
+                names = ("certificate_file", "key_file")
+                for name in names:
+                    self._text(name)
+                tls.load_cert_chain(security.certificate_file, security.key_file, password="")
+                options |= {"ssl_certfile": security.certificate_file, "ssl_keyfile": security.key_file}
+        except OSError as error:
+            paths = " and ".join(f"{name} {getattr(security, name)}" for name in names)
+            raise WrongUse(f"{self.section}.security: {paths} cannot be used: {words_of(error)}") from error
+        return options
+
+
+def _last(files: tuple[str | None, ...], read: Callable[[], dict[str, object]]) -> dict[str, object]:
+    """Options from the files as they are; as they were before where they cannot be used now, because others may be coming."""
+    try:
+        options = read()
+    except WrongUse as error:
+        if files not in _LAST:
+            raise
+        _LOG.warning("%s; it could be used before, so this goes on as before", error)
+        return _LAST[files]
+    _LAST[files] = options
+    return options
 
 
 def input_link(settings: Settings) -> KafkaLink:

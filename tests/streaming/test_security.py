@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trustme
 from click.testing import CliRunner
 from kafka.errors import (
     ClusterAuthorizationFailedError,
@@ -124,7 +125,7 @@ def test_no_repr_of_settings_shows_a_secret(tmp_path: Path):
 
 def test_both_clients_are_told_the_same_user_password_and_authority(tmp_path: Path):
     ca = tmp_path / "ca.pem"
-    ca.write_text("-----BEGIN CERTIFICATE-----")
+    trustme.CA().cert_pem.write_to_path(ca)
     secret = tmp_path / "secret"
     secret.write_text('he said "no"\\\n')
     link = input_link(loaded(tmp_path, f'{SASL}ca_file = "{ca}"\npassword_file = "{secret}"\n'))
@@ -137,7 +138,7 @@ def test_both_clients_are_told_the_same_user_password_and_authority(tmp_path: Pa
         "sasl_plain_password": 'he said "no"\\',
     }
     spark = link.spark_options()
-    assert spark["kafka.ssl.truststore.certificates"] == "-----BEGIN CERTIFICATE-----"
+    assert spark["kafka.ssl.truststore.certificates"] == ca.read_text()
     assert spark["kafka.sasl.jaas.config"] == (
         "org.apache.kafka.common.security.scram.ScramLoginModule required "
         r'username="trimtab" password="he said \"no\"\\";'
@@ -145,10 +146,8 @@ def test_both_clients_are_told_the_same_user_password_and_authority(tmp_path: Pa
 
 
 def test_a_client_certificate_reaches_both_clients(tmp_path: Path):
-    for name in ("cert", "key"):
-        (tmp_path / name).write_text(name)
-    text = f'[input.security]\nprotocol = "ssl"\ncertificate_file = "{tmp_path}/cert"\nkey_file = "{tmp_path}/key"\n'
-    link = input_link(loaded(tmp_path, text))
+    client_certificate(tmp_path)
+    link = input_link(loaded(tmp_path, CLIENT_CERTIFICATE.format(tmp_path)))
     assert link.client_options() == {
         "security_protocol": "SSL",
         "ssl_certfile": f"{tmp_path}/cert",
@@ -157,9 +156,39 @@ def test_a_client_certificate_reaches_both_clients(tmp_path: Path):
     assert link.spark_options() == {
         "kafka.security.protocol": "SSL",
         "kafka.ssl.keystore.type": "PEM",
-        "kafka.ssl.keystore.certificate.chain": "cert",
-        "kafka.ssl.keystore.key": "key",
+        "kafka.ssl.keystore.certificate.chain": (tmp_path / "cert").read_text(),
+        "kafka.ssl.keystore.key": (tmp_path / "key").read_text(),
     }
+
+
+CLIENT_CERTIFICATE = (
+    '[input.security]\nprotocol = "ssl"\ncertificate_file = "{0}/cert"\nkey_file = "{0}/key"\n'
+)
+
+
+def client_certificate(directory: Path) -> None:
+    issued = trustme.CA().issue_cert("trimtab")
+    issued.cert_chain_pems[0].write_to_path(directory / "cert")
+    issued.private_key_pem.write_to_path(directory / "key")
+
+
+def test_certificates_that_no_client_can_use_are_named_with_their_settings(tmp_path: Path):
+    client_certificate(tmp_path)
+    other = trustme.CA().issue_cert("trimtab")
+    other.private_key_pem.write_to_path(tmp_path / "key")
+    link = input_link(loaded(tmp_path, CLIENT_CERTIFICATE.format(tmp_path)))
+    with pytest.raises(
+        WrongUse, match=r"certificate_file .*/cert and key_file .*/key cannot be used: .*mismatch"
+    ):
+        link.client_options()
+    (tmp_path / "key").unlink()
+    with pytest.raises(WrongUse, match=r"input\.security\.key_file: .*/key cannot be read: No such file"):
+        link.client_options()
+    ca = tmp_path / "ca.pem"
+    ca.write_text("-----BEGIN CERTIFICATE-----")
+    text = f'[input.security]\nprotocol = "ssl"\nca_file = "{ca}"\n'
+    with pytest.raises(WrongUse, match=r"^input\.security: ca_file .*/ca\.pem cannot be used: "):
+        input_link(loaded(tmp_path, text)).client_options()
 
 
 def test_a_file_that_cannot_be_read_is_named_with_its_setting(tmp_path: Path):
@@ -184,7 +213,7 @@ def test_a_password_file_that_is_being_replaced_counts_as_it_was(
     assert [used()] == ["before"]
     password.unlink()
     assert [used()] == ["before"]
-    assert f"{password} cannot be read: No such file or directory; what it held before is used" in caplog.text
+    assert f"{password} cannot be read: No such file or directory; it could be used before" in caplog.text
     password.write_text("after\n")
     assert [used()] == ["after"]
 
