@@ -2,7 +2,7 @@
 
 ``--only hot-broker/trimtab-fleet-planner/1`` runs one cell (any part may be left out: ``hot-broker``). A row is added to
 ``tests/compare/results.ndjson`` after each run, so a series can be ended and goes on later; ``--again`` runs a cell anew and replaces its
-row. ``--at-once 2`` runs that many at a time, each in a network of its own, and every row says so. A run takes eleven minutes; it
+row. ``--at-once 2`` runs that many at a time, each in a network of its own, and every row says so. A run takes fourteen minutes; it
 needs Linux, root, Java 17 and a machine that does nothing else.
 """
 
@@ -25,10 +25,9 @@ from streaming.spark.jars import ensure
 from tests.compare import page
 from tests.compare.balancers import BALANCERS
 from tests.compare.running import CALM_S, WINDOW_S, Length, run
-from tests.compare.scenarios import SCENARIOS
+from tests.compare.scenarios import SCENARIOS, SEEDS
 
 RESULTS = Path(__file__).with_name("results.ndjson")
-SEEDS = (1, 2)
 Cell = tuple[str, str, int]
 """Scenario, balancer and seed."""
 Row = dict[str, Any]

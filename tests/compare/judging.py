@@ -1,6 +1,6 @@
 """What a run is judged by, from what was seen of the cluster while it ran."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,31 @@ class Seen:
     """By the owner of their bundle."""
     bundles_count: list[int] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
+    _owners: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    """Of each bundle, with the owner's process when it was last seen there."""
+
+    def see_owner(
+        self, bundle: str, owner: int | None, process_of: Callable[[int], int | None], time_s: float
+    ) -> int | None:
+        """Note who owns a bundle now (None: nobody, or no answer), and a move if that is somebody else. Returns the last known owner.
+
+        Who owned it in an earlier life did not unload it: such a move is forced.
+        """
+        before, its_process = self._owners.get(bundle, (None, None))
+        if owner is None:
+            return before
+        if before is not None and owner != before:
+            self.moves.append(
+                Move(
+                    time_s=time_s,
+                    bundle=bundle,
+                    source=before,
+                    destination=owner,
+                    is_forced=its_process is None or process_of(before) != its_process,
+                )
+            )
+        self._owners[bundle] = owner, process_of(owner)
+        return owner
 
     def second(self, time_s: float) -> float:
         """Seconds from what happened to a time."""

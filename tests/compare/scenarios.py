@@ -11,6 +11,7 @@ from typing import Literal
 
 from policies.splitting.ranges import Bundle, position_of
 
+SEEDS = (1, 2)
 TENANT, NAMESPACE = "shop", "shop/orders"
 CARD_GBIT_PER_S = 0.02
 CARD_BYTES_PER_S = CARD_GBIT_PER_S * 1e9 / 8

@@ -51,6 +51,18 @@ def test_moves_of_a_broker_that_left_are_nobodys_and_those_of_the_calm_count_apa
     assert counts == {"unloads": 2, "sent_back": 1, "moved_twice": 1, "moved_while_calm": 1, "splits": 1}
 
 
+def test_a_bundle_that_nobody_answers_for_while_its_broker_restarts_was_not_unloaded():
+    seen, processes = Seen(), {1: 11, 2: 22}
+    for owner in (1, None, 2):
+        seen.see_owner("b", owner, processes.get, time_s=0.0)
+        processes[1] = 33  # it is back before anybody says where the bundle went
+    seen.see_owner("b", 1, processes.get, time_s=0.0)
+    assert [(each.source, each.destination, each.is_forced) for each in seen.moves] == [
+        (1, 2, True),
+        (2, 1, False),
+    ]
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
 def test_every_scenario_begins_calm_and_the_seed_alone_decides_its_traffic(scenario: Scenario):
     count = 12 * scenario.brokers_count

@@ -9,7 +9,7 @@ from typing import Self
 from policies.splitting.ranges import Bundle, position_of
 from streaming.pulsar.admin import PulsarAdmin
 from streaming.pulsar.http import AdminError
-from tests.compare.judging import Move, Seen
+from tests.compare.judging import Seen
 from tests.compare.scenarios import CARD_BYTES_PER_S, NAMESPACE
 from tests.support.network import Network
 
@@ -31,8 +31,6 @@ class Watch:
     messages_per_s: Mapping[str, float]
     """By topic, after what happens."""
     seen: Seen = field(default_factory=Seen)
-    _owners: dict[str, tuple[int, int | None]] = field(default_factory=dict)
-    """Of each bundle, with the owner's process: who owned it in an earlier life did not unload it."""
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread = field(init=False)
 
@@ -81,24 +79,9 @@ class Watch:
         for bundle, topics in topics_of(bundles, list(self.messages_per_s)).items():
             if not topics:
                 continue
-            owner = self._owner(topics[0])
-            before, its_process = self._owners.get(str(bundle), (None, None))
-            if owner is None:
-                owner = before
-            elif before is not None and owner != before:
-                self.seen.moves.append(
-                    Move(
-                        time_s=time.time(),
-                        bundle=str(bundle),
-                        source=before,
-                        destination=owner,
-                        is_forced=its_process is None or self.process_of(before) != its_process,
-                    )
-                )
-            if owner is not None:
-                self._owners[str(bundle)] = owner, self.process_of(owner)
-                if owner in carried:
-                    carried[owner] += sum(self.messages_per_s[topic] for topic in topics)
+            owner = self.seen.see_owner(str(bundle), self._owner(topics[0]), self.process_of, time.time())
+            if owner in carried:
+                carried[owner] += sum(self.messages_per_s[topic] for topic in topics)
         self.seen.messages_per_s.append(carried)
 
     def _owner(self, topic: str) -> int | None:
