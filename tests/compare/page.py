@@ -50,8 +50,8 @@ _JUDGED: Sequence[tuple[str, str, float]] = (
 _HEAD = f"""\
 # Comparison on a real cluster
 
-For whoever chooses a balancer: what Pulsar's own balancers and trimtab did to the same real cluster under the same traffic, and what
-clients felt. Everything on this page was written by a program from `tests/compare/results.ndjson`; each figure can be measured again.
+For whoever chooses a balancer. Afterwards you know what Pulsar's own balancers and trimtab did to the same real cluster under the same
+traffic, and what clients felt. A program wrote this page from `tests/compare/results.ndjson`, and you can measure each figure again:
 
 ```sh
 sudo make compare ONLY=hot-broker/trimtab-fleet-planner/1   # one cell, in a quarter of an hour; its row is replaced
