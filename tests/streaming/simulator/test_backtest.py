@@ -80,7 +80,6 @@ def test_in_the_example_of_the_docs_the_fleet_planner_finishes_and_the_page_tell
     docs = (ROOT / "docs" / "use" / "backtest.md").read_text()
     assert table[0] in docs
     assert table[1] in docs
-    assert table[1] in (ROOT / "README.md").read_text()
 
 
 def test_settings_files_are_compared_under_their_names(tmp_path: Path):
