@@ -285,7 +285,7 @@ def _logs_in(directories: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Pa
 
 @contextmanager
 def cluster_of(target: KafkaTarget, *, cluster: str) -> Iterator[KafkaCluster]:
-    """The cluster of a target, closed at the end. Raises ``ClusterError``, and ``WrongUse`` for a file it cannot read."""
+    """The cluster of a target, closed at the end. Raises ``ClusterError``, and ``WrongUse`` for a file it cannot use."""
     link = KafkaLink(target.bootstrap, f"targets.{cluster}.kafka", target.security)
     with connected(link, timeout_s=target.timeout_s, metadata_max_age_ms=_METADATA_AGE_MAX_MS) as admin:
         yield KafkaCluster(admin)

@@ -125,30 +125,32 @@ def _section(scenario: Scenario, rows: Sequence[Row], picture: str) -> str:
 
 def _standing(rows: Sequence[Row]) -> str:
     """Where the fleet planner is first or equal among those that balance, and who does better where it is not."""
-    if not any(row["balancer"] == PLANNER for row in rows):
+    others = [name for name in BALANCERS if name not in {"nobody", PLANNER}]
+    pairs = {name: pair for name in others if (pair := _of_the_same_seeds(rows, name))}
+    if not pairs:
         return ""
     parts = []
     for title, key, equal in _JUDGED:
         better = []
-        for name in BALANCERS:
-            its, ours = _of_the_same_seeds(rows, name, PLANNER)
-            if name == "nobody" or not its or _mean(its, key) >= _mean(ours, key) - equal:
-                continue
-            longer = _mean(its, "unbalanced_s") > _mean(ours, "unbalanced_s") + EQUAL_S
-            better.append(
-                f"{_figure(_mean(its, key))} of `{name}` against {_figure(_mean(ours, key))}"
-                + (", and it was out of balance for longer" if longer else "")
-            )
-        parts.append(f"{title}: {'; '.join(better) or 'first or equal'}")
-    return "**The fleet planner** beside the others, who did better if anybody did:\n\n" + "\n".join(
-        f"* {part}." for part in parts
+        for name, (its, ours) in pairs.items():
+            its_mean, our_mean = _mean(its, key), _mean(ours, key)
+            if its_mean < our_mean - equal:
+                longer = _mean(its, "unbalanced_s") > _mean(ours, "unbalanced_s") + EQUAL_S
+                better.append(
+                    f"{_figure(its_mean)} of `{name}` against {_figure(our_mean)}"
+                    + (", and it was out of balance for longer" if longer else "")
+                )
+        parts.append(f"* {title}: {'; '.join(better) or 'first or equal'}.")
+    return "**The fleet planner** beside the others, who did better if anybody did:\n\n" + "\n".join(parts)
+
+
+def _of_the_same_seeds(rows: Sequence[Row], name: str) -> tuple[list[Row], list[Row]] | None:
+    """The rows of a balancer and of the fleet planner, of the seeds that both ran; None without such a seed."""
+    by_seed, ours_by_seed = (
+        {row["seed"]: row for row in rows if row["balancer"] == who} for who in (name, PLANNER)
     )
-
-
-def _of_the_same_seeds(rows: Sequence[Row], *names: str) -> list[list[Row]]:
-    """The rows of some balancers, of the seeds that all of them ran."""
-    seeds = set.intersection(*({row["seed"] for row in rows if row["balancer"] == name} for name in names))
-    return [[row for row in rows if row["balancer"] == name and row["seed"] in seeds] for name in names]
+    both = sorted(by_seed.keys() & ours_by_seed.keys())
+    return ([by_seed[seed] for seed in both], [ours_by_seed[seed] for seed in both]) if both else None
 
 
 def _cell(rows: Sequence[Row], key: str) -> str:
