@@ -154,6 +154,7 @@ SplitReason = Literal["restricted-split", "proposed"]
 UnloadReason = Literal[
     "proposed",
     "overlapping",
+    "split-first",
     "split-instead",
     "calm-after-change",
     "too-little-benefit",
@@ -175,6 +176,7 @@ _PASSING: frozenset[HoldReason] = frozenset(
         "two-balancers",
         "quiet-hours",
         "proposed",
+        "split-first",
         "calm-after-change",
         "budget",
     }

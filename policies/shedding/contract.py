@@ -128,6 +128,8 @@ class SheddingPlan:
     """Index into ``BUNDLE_OUTCOMES``, (t,)."""
     tried_examined: Ints
     """Row of ``examined`` each was tried for, (t,)."""
+    too_heavy: frozenset[int] = frozenset()
+    """Bundle rows that keep their brokers, which give others, farther above the rest than the policy aims for, whatever else they give."""
 
     def waits(self, fates: Codes) -> Bools:
         """Whether a row of ``examined`` wants unloads, none of which happens and some of which may in a later round, (k,)."""

@@ -188,6 +188,8 @@ class Proposals:
     """How many boundaries make parts that another broker can take, (p,)."""
     means_per_s: Floats
     """Mean load, in the trigger's measure, of the brokers it was compared with: those of its group, (p,)."""
+    replaced_counts: Ints
+    """How many moves of other bundles of its broker the split takes the place of, (p,): with its parts there, fewer are needed."""
 
 
 NO_PROPOSALS = Proposals(
@@ -195,6 +197,7 @@ NO_PROPOSALS = Proposals(
     triggers=np.zeros(0, dtype=np.int8),
     boundaries_counts=np.zeros(0, dtype=np.int64),
     means_per_s=np.zeros(0),
+    replaced_counts=np.zeros(0, dtype=np.int64),
 )
 
 

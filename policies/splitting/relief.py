@@ -2,7 +2,8 @@
 
 Our own, beside the shedding policy: AvgShedder leaves such a bundle where it is, for ever; ThresholdShedder moves it, and
 the overload with it, from broker to broker. It looks at the heaviest bundle of each broker that the policy would shed, if the
-policy's other moves from that broker take no more than half of its load above the mean, and none of them waits for a later round.
+policy's other moves from that broker take no more than half of its load above the mean, and none of them waits for a later round. If
+the policy finds the bundle too heavy for its goal and the other moves are many, the split takes their place: a few of its parts do more.
 The bundle is cut into as few parts as possible that the idlest broker could take one by one. It is left alone where that would be
 more than ``MOST_CHILDREN``: so small an imbalance is not worth so many bundles. Known to do badly: it believes the averages of the
 moment, as the policies do.
@@ -17,6 +18,8 @@ from policies.shedding.contract import FIRED, BundleOutcome, SheddingPlan
 from policies.shedding.view import NOBODY, RoundView
 from policies.splitting.plan import BY_BROKER_BYTES, BY_BROKER_MESSAGES, Proposals
 
+MOVES_PER_PART = 2
+"""From so many moves of other bundles on, for each part that it would be cut into, a bundle is cut instead."""
 MOST_CHILDREN = 4
 """Most parts that a bundle is cut into: a split cannot be undone, while an imbalance passes."""
 _SHEDDING = (FIRED, "sole-bundle", "no-better-place")
@@ -29,12 +32,14 @@ def relief(view: RoundView, plan: SheddingPlan) -> Proposals:
     """Bundles that put their broker above average and fit no other: by message rate or throughput, in whichever it stands out more.
 
     Without such a bundle its broker would have at most the mean load; any other broker that took it would be busier than its
-    broker would be without it; and the other moves away from its broker, none of which waits for a later round, do not help enough.
+    broker would be without it; and the other moves away from its broker, none of which waits for a later round, do not help enough. Or
+    these are ``MOVES_PER_PART`` or more for each part of a bundle that is too heavy for the plan's goal, whatever waits.
     """
     brokers, bundles = view.brokers, view.bundles
     messages, volume = brokers.messages_per_s, brokers.bytes_per_s
-    proposals: dict[int, tuple[int, int, float]] = {}
-    for broker in _shedding_brokers(plan):
+    proposals: dict[int, tuple[int, int, float, int]] = {}
+    shedding, goes_on = _shedding_brokers(plan)
+    for broker in shedding:
         rows = bundles.rows_of(broker)
         by_messages = bool(messages[broker] * volume.sum() >= volume[broker] * messages.sum())
         load = messages if by_messages else volume
@@ -42,37 +47,43 @@ def relief(view: RoundView, plan: SheddingPlan) -> Proposals:
         if rows.start == rows.stop:
             continue
         row = rows.start + int(np.argmax(traffic[rows]))
+        bundle, whole, mean = float(traffic[row]), float(load[broker]), float(load.mean())
         moved = plan.unload_rows[(plan.unload_rows >= rows.start) & (plan.unload_rows < rows.stop)]
-        kept = float(load[broker]) - float(traffic[moved[moved != row]].sum())
-        if 2 * (kept - float(load.mean())) < float(load[broker]) - float(load.mean()):
-            continue
-        count = children_count(load, brokers.may_receive, broker, kept=kept, bundle=float(traffic[row]))
-        if count:
+        others = moved[moved != row]
+        parts = parts_count(load, brokers.may_receive, broker, kept=whole, bundle=bundle)
+        replaces = row in plan.too_heavy and 0 < MOVES_PER_PART * parts <= len(others)
+        if not replaces:
+            kept = whole - float(traffic[others].sum())
+            if broker in goes_on or 2 * (kept - mean) < whole - mean or kept - bundle > mean:
+                continue
+            parts = parts_count(load, brokers.may_receive, broker, kept=kept, bundle=bundle)
+        if parts:
             trigger = BY_BROKER_MESSAGES if by_messages else BY_BROKER_BYTES
-            proposals[row] = (trigger, count - 1, float(load.mean()))
+            proposals[row] = (trigger, parts - 1, mean, len(others) if replaces else 0)
     rows_found = sorted(proposals)
     return Proposals(
         rows=np.array(rows_found, dtype=np.int64),
         triggers=np.array([proposals[row][0] for row in rows_found], dtype=np.int8),
         boundaries_counts=np.array([proposals[row][1] for row in rows_found], dtype=np.int64),
         means_per_s=np.array([proposals[row][2] for row in rows_found], dtype=np.float64),
+        replaced_counts=np.array([proposals[row][3] for row in rows_found], dtype=np.int64),
     )
 
 
-def _shedding_brokers(plan: SheddingPlan) -> list[int]:
+def _shedding_brokers(plan: SheddingPlan) -> tuple[list[int], set[int]]:
+    """Brokers that have to get rid of load, and those of them whose moves go on in a later round."""
     examined = plan.examined
     codes = [code for code, name in enumerate(examined.outcomes) if name in _SHEDDING]
-    sheds = np.isin(examined.outcome, codes)
-    sheds[plan.tried_examined[np.isin(plan.tried_outcomes, _GOES_ON)]] = False
-    brokers = examined.high[sheds]
-    return sorted(set(brokers[brokers != NOBODY].tolist()))
+    high = examined.high[np.isin(examined.outcome, codes)]
+    waits = plan.tried_examined[np.isin(plan.tried_outcomes, _GOES_ON)]
+    return sorted(set(high[high != NOBODY].tolist())), set(examined.high[waits].tolist())
 
 
-def children_count(load: Floats, may_receive: Bools, broker: int, *, kept: float, bundle: float) -> int:
+def parts_count(load: Floats, may_receive: Bools, broker: int, *, kept: float, bundle: float) -> int:
     """How many parts to cut a load of ``bundle`` into, on a broker that has ``kept`` after its other moves; 0: do not cut."""
-    mean, receivers = float(load.mean()), may_receive.copy()
+    receivers = may_receive.copy()
     receivers[broker] = False
-    if not receivers.any() or not kept - bundle <= mean < kept:
+    if not receivers.any() or kept <= float(load.mean()):
         return 0
     fits = (kept - float(load[receivers].min())) / 2
     if fits <= 0 or bundle <= fits:

@@ -189,6 +189,7 @@ def judge(
         admission,
         wanted.plan,
         split_rows=answers.split_rows | (decided.rows if decided else frozenset()),
+        before_moves=decided.before_moves if decided else {},
         done_rows=answers.unload_rows,
     )
     settle(context, wanted, admitted.holds)

@@ -83,6 +83,7 @@ class Shed:
             triggers=np.concatenate([proposals.triggers for proposals in by_part])[order],
             boundaries_counts=np.concatenate([proposals.boundaries_counts for proposals in by_part])[order],
             means_per_s=np.concatenate([proposals.means_per_s for proposals in by_part])[order],
+            replaced_counts=np.concatenate([proposals.replaced_counts for proposals in by_part])[order],
         )
 
 
@@ -201,14 +202,20 @@ class Admitted:
 
 
 def admit(
-    admission: Admission, plan: SheddingPlan, *, split_rows: Collection[int], done_rows: Collection[int] = ()
+    admission: Admission,
+    plan: SheddingPlan,
+    *,
+    split_rows: Collection[int],
+    before_moves: Mapping[int, Hold] = {},
+    done_rows: Collection[int] = (),
 ) -> Admitted:
     """Let the unloads of the plan happen in its order, as far as they may.
 
-    ``split_rows`` are bundles that are split in this round, ``done_rows`` those whose approved unload goes out already. An unload
-    that has to be approved is proposed and spends nothing. The unloads of a swap happen together or not at all.
+    ``split_rows`` are bundles that are split in this round, ``done_rows`` those whose approved unload goes out already. The policy's unloads
+    from a broker of ``before_moves`` are held. An unload that has to be approved is proposed and spends nothing. The unloads of a swap
+    happen together or not at all.
     """
-    desk = _Desk(admission, plan, split_rows)
+    desk = _Desk(admission, plan, split_rows, before_moves)
     for _, places in groupby(range(len(plan.unload_rows)), key=plan.unload_swap_group.tolist().__getitem__):
         wanted = [desk.wanted(place) for place in places]
         desk.decide([unload for unload in wanted if unload.move.row not in done_rows])
@@ -227,8 +234,15 @@ class _Wanted(NamedTuple):
 class _Desk:
     """Decides on the plan's unloads one after the other, and on those of a swap together."""
 
-    def __init__(self, admission: Admission, plan: SheddingPlan, split_rows: Collection[int]) -> None:
-        self._admission, self._plan, self._split_rows = admission, plan, split_rows
+    def __init__(
+        self,
+        admission: Admission,
+        plan: SheddingPlan,
+        split_rows: Collection[int],
+        before_moves: Mapping[int, Hold],
+    ) -> None:
+        self._admission, self._plan = admission, plan
+        self._split_rows, self._before_moves = split_rows, before_moves
         self._view = admission.table.view
         self._proposing, self._after_proposals = admission.rules.draft(), After(admission.table.loads)
         self._sources = self._view.bundles.owners_of(plan.unload_rows)
@@ -270,7 +284,9 @@ class _Desk:
         return False
 
     def _hold(self, wanted: _Wanted, rules: Rules, *, waits: bool) -> Hold | None:
-        return self._admission.hold(wanted.move, split_rows=self._split_rows, is_proposed=waits, rules=rules)
+        return self._before_moves.get(wanted.move.source) or self._admission.hold(
+            wanted.move, split_rows=self._split_rows, is_proposed=waits, rules=rules
+        )
 
     def _let_go(self, wanted: _Wanted, *, waits: bool) -> None:
         """Let an unload happen, as an action or as a proposal."""

@@ -5,7 +5,7 @@ bundle that is too heavy to be moved (``relief``) is split instead of unloaded, 
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 
@@ -31,7 +31,7 @@ from policies.splitting.plan import (
     TopicTable,
     evidence_name,
 )
-from policies.splitting.relief import children_count
+from policies.splitting.relief import parts_count
 from policies.wording import found_in
 from state.closing import Hold
 from state.events import SESSIONS, TOPICS, namespace_of
@@ -60,10 +60,14 @@ class Splits:
     """Why none of the decided splits happens; None where they do."""
     waiting: dict[int, Hold]
     """By bundle row, why a split that has to be approved does not happen now: it is proposed, or waits for its broker's open proposal."""
+    replaced_counts: Mapping[int, int]
+    """By bundle row, how many moves of other bundles of its broker its split takes the place of."""
     cuts: list[Split] = field(default_factory=list)
     """The splits that happen, in the order of the criteria."""
     proposals: list[Split] = field(default_factory=list)
     """Those that are proposed in this round."""
+    before_moves: dict[int, Hold] = field(default_factory=dict)
+    """By broker row, why no bundle of it moves in this round: the parts of the one that is split are to be known first."""
 
     @property
     def rows(self) -> frozenset[int]:
@@ -120,6 +124,11 @@ def decide(
         mask_codes=codes,
         hold=hold,
         waiting=waiting,
+        replaced_counts={
+            row: count
+            for row, count in zip(proposals.rows.tolist(), proposals.replaced_counts.tolist(), strict=True)
+            if count
+        },
     )
     hits = np.where(context.advanced.is_absent[rows], memory.hits, after.hits)
     for decision in split_plan.decisions:
@@ -131,7 +140,23 @@ def decide(
         if reason is PROPOSED and admission.asking is not None:
             splits.proposals.append(admission.asking.propose(_action(splits, decision, context)))
     fleet.split_hits[rows] = hits
+    splits.before_moves.update(_before_moves(splits, admission))
     return splits
+
+
+def _before_moves(splits: Splits, admission: Admission) -> Iterator[tuple[int, Hold]]:
+    """Brokers whose moves a split takes the place of: one of this round, or one that the reports do not show yet."""
+    context, bundles = admission.context, admission.table.view.bundles
+    flying = context.ledger.splits_on_their_way(end_ms=context.end_ms)
+    shown_later = {decision.bundle for decision in flying if not decision.dry_run}
+    for row, count in splits.replaced_counts.items():
+        name = bundles.names[row]
+        is_cut = row in splits.rows and (
+            splits.hold_of(row) is None or admission.needs_approval("unloads", row)
+        )
+        if is_cut or name in shown_later:
+            detail = f"{name} is split first: {count} moves of lighter bundles would not be enough"
+            yield int(bundles.owners_of(np.array([row]))[0]), Hold("split-first", detail)
 
 
 def _waiting(admission: Admission, snapshot: SplitSnapshot, proposals: Proposals) -> dict[int, Hold]:
@@ -183,14 +208,16 @@ def _overloads(admission: Admission, row: int, trigger: str) -> bool:
     load = brokers.messages_per_s if by_messages else brokers.bytes_per_s
     traffic = bundles.messages_per_s if by_messages else bundles.bytes_per_s
     alike = groups == groups[owner]
-    parts_count = children_count(
-        load[alike],
-        brokers.may_receive[alike],
-        int(alike[:owner].sum()),
-        kept=float(load[owner]),
-        bundle=float(traffic[row]),
+    return (
+        parts_count(
+            load[alike],
+            brokers.may_receive[alike],
+            int(alike[:owner].sum()),
+            kept=float(load[owner]),
+            bundle=float(traffic[row]),
+        )
+        > 0
     )
-    return parts_count > 0
 
 
 def _snapshot(
@@ -289,7 +316,7 @@ def _action(splits: Splits, decision: SplitDecision, context: RoundContext) -> S
         round=closing.number,
         policy=POLICY,
         trigger=trigger,
-        reason=f"{_why(name, owner, trigger, evidence)}: cut at {boundaries} by {decision.algorithm}; {decision.cut.reason}",
+        reason=f"{_why(splits, decision.row, owner, trigger, evidence)}: cut at {boundaries} by {decision.algorithm}; {decision.cut.reason}",
         evidence={**evidence},
         expected={
             str(child.range): {"messages_per_s": child.messages_per_s, "bytes_per_s": child.bytes_per_s}
@@ -322,14 +349,18 @@ def _knows_traffic(decision: SplitDecision) -> bool:
     return bool({"messages", "bytes"} & decision.known)
 
 
-def _why(name: str, owner: str, trigger: str, evidence: Mapping[str, float | int]) -> str:
+def _why(splits: Splits, row: int, owner: str, trigger: str, evidence: Mapping[str, float | int]) -> str:
+    name, limit = splits.snapshot.names[row], evidence["limit"]
     amount = f"{name} has {evidence[evidence_name(trigger)]:.0f} {UNITS[TRIGGERS.index(trigger)]}"
-    if trigger.startswith("broker-"):
-        return (
-            f"{amount}; {owner} would be at most average without it (a broker has {evidence['limit']:.0f} on average), "
-            f"but any broker that took it whole would then have more than {owner} has left"
-        )
-    return f"{amount}, {evidence['limit']:.0f} are allowed, {found_in(int(evidence['hit_count']), int(evidence['needed_hit_count']))}"
+    if not trigger.startswith("broker-"):
+        hits, needed = int(evidence["hit_count"]), int(evidence["needed_hit_count"])
+        since = found_in(hits, needed) if needed else f"and {owner} has to give away load now"
+        return f"{amount}, {limit:.0f} are allowed, {since}"
+    average = f"(a broker has {limit:.0f} on average)"
+    found = f"{owner} would be at most average without it {average}, but"
+    if replaced := splits.replaced_counts.get(row):
+        found = f"{replaced} moves of lighter bundles would not relieve {owner} enough {average}, and"
+    return f"{amount}; {found} any broker that took it whole would then have more than {owner} has left"
 
 
 def section(splits: Splits) -> Section[SplitRow]:

@@ -43,6 +43,7 @@ _STAY = {
     "round-full": "wait for the next round, because this one moves no more",
     "sole-bundle": "would leave a broker empty",
     "sole-topic": "have a single topic",
+    "split-first": "wait for the split of a heavier one",
     "split-instead": "are split instead",
     "starting": "wait for the end of the start",
     "to-be-unloaded": "are to move instead",

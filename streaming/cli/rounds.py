@@ -87,6 +87,7 @@ REMEDIES = {
     "proposed": "the proposal of its broker has to be approved: `trimtab actions list --pending`",
     "rejected": "its proposal was rejected; it may be proposed again after that proposal would have expired",
     "sole-bundle": "its broker has to have another bundle, or keep_sole_bundle has to be off, or splits on",
+    "split-first": "the reports have to show the split of the heavy bundle that the detail names",
     "split-instead": "it is split; its parts may move later",
     "too-big": "its broker has to give away more load than this bundle carries, or splits have to be on: [pulsar.split]",
     "too-little-benefit": "its move has to help its broker more, or, with a policy of Pulsar, min_unload_benefit_points has to be lower",

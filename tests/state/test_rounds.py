@@ -313,6 +313,7 @@ def test_a_person_ends_what_held_up_to_then(*, resumed_ms: int, is_held: bool) -
         ("quiet-hours", True),
         ("calm-after-change", True),
         ("budget", True),
+        ("split-first", True),
         ("restricted-split", False),
         ("split-instead", False),
         ("too-little-benefit", False),

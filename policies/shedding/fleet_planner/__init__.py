@@ -12,7 +12,7 @@ has to wait until their averages mean something.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -165,7 +165,7 @@ def plan(view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSett
     if found.is_cut or not (waits and (spread.apart > settings.goal_points).any()):
         levels.fleet[UNFINISHED] = found.is_cut
     after = remember(memory, view.brokers.names, levels.learned, levels.fleet)
-    sketch = _plan(view, levels, found, examined, place)
+    sketch = _plan(view, levels, found, settings, examined, place)
     return Proposal(sketch, _pending(view, levels, sketch, after))
 
 
@@ -292,7 +292,14 @@ def _have_promises_failed(view: RoundView, settings: FleetPlannerSettings) -> bo
     return failed_count > 0 and failed_count >= settings.failed_promises_ratio * settings.promises_count
 
 
-def _plan(view: RoundView, levels: Levels, found: Found, examined: Examined, place: Ints) -> SheddingPlan:
+def _plan(
+    view: RoundView,
+    levels: Levels,
+    found: Found,
+    settings: FleetPlannerSettings,
+    examined: Examined,
+    place: Ints,
+) -> SheddingPlan:
     sources = np.array([move.source for move in found.moves], dtype=np.int64)
     rows = np.array([move.bundle for move in found.moves], dtype=np.int64)
     tried_rows, tried_examined = empty_rows(), empty_rows()
@@ -322,7 +329,27 @@ def _plan(view: RoundView, levels: Levels, found: Found, examined: Examined, pla
         tried_rows=tried_rows,
         tried_outcomes=_tried_outcomes(view, levels, found, tried_rows, examined, tried_examined),
         tried_examined=tried_examined,
+        too_heavy=frozenset(_too_heavy(view, levels, found, settings)),
     )
+
+
+def _too_heavy(
+    view: RoundView, levels: Levels, found: Found, settings: FleetPlannerSettings
+) -> Iterator[int]:
+    """The heaviest bundle of each broker that would miss the goal because of it even if all that may move beside it left."""
+    fleet = Fleet(view, levels)
+    for broker in sorted({move.source for move in found.moves}):
+        span, receivers = view.bundles.rows_of(broker), fleet.receivers(broker, 0.0)
+        points = fleet.amounts(np.arange(span.start, span.stop), broker) * fleet.unit[broker]
+        heaviest, leaves = (
+            int(np.argmin(fleet.scores_after(broker, -points))),
+            view.bundles.movable[span].copy(),
+        )
+        leaves[heaviest] = False
+        lowest = float(fleet.scores_after(broker, -points[leaves].sum(axis=0)))
+        arrives = (float(fleet.score[broker]) - lowest) / len(receivers)
+        if lowest > float(fleet.score[receivers].mean()) + arrives + settings.goal_points:
+            yield span.start + heaviest
 
 
 def _tried_outcomes(

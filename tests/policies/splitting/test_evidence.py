@@ -247,6 +247,7 @@ def test_a_bundle_that_carries_nothing_now_is_not_cut_for_what_it_carried_before
         triggers=np.array([BY_BROKER_MESSAGES], dtype=np.int8),
         boundaries_counts=np.array([1]),
         means_per_s=np.array([1000.0]),
+        replaced_counts=np.array([0]),
     )
     memory = SplitMemory(hits=np.zeros(1, dtype=np.int64))
     plan, _ = split(snapshot, memory, SplitSettings(without_topic_stats=without), proposals)

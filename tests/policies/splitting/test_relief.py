@@ -273,3 +273,37 @@ def test_a_bundle_is_cut_at_once_where_no_move_beside_it_is_left_to_wait_for() -
         cluster.round(masked=small)
         found |= proposed(view, cluster.plan)
     assert set(found) == {"t/b1/000"}
+
+
+def hot_bundle(points: float, small_count: int = 10) -> Cluster:
+    """b1 has a bundle of so many points and small ones of 2; the others are at 33 %."""
+    return Cluster({"b1": [100 * points, *[200.0] * small_count], "b2": [300.0] * 10, "b3": [300.0] * 10})
+
+
+@pytest.mark.parametrize(
+    ("cluster", "max_moved_ratio", "replaced"),
+    [
+        pytest.param(hot_bundle(50.0), 0.2, 10, id="b1 would end at 53 %, the others at 43 %"),
+        pytest.param(hot_bundle(50.0), 0.1, 6, id="the same, and a budget cuts the plan short"),
+        pytest.param(
+            hot_bundle(46.0), 0.2, 0, id="b1 would end at 49 %, the others at 43 %: within the goal"
+        ),
+        pytest.param(hot_bundle(56.0, 5), 0.2, 0, id="five moves are fewer than two for each of three parts"),
+        pytest.param(hot_bundle(56.0, 6), 0.2, 6, id="six moves are two for each of three parts"),
+        pytest.param(big_beside_small(), 0.2, 0, id="the other bundles are enough"),
+    ],
+)
+def test_a_bundle_is_cut_in_place_of_many_moves_that_cannot_reach_the_goal_without(
+    cluster: Cluster, max_moved_ratio: float, replaced: int
+) -> None:
+    cluster.settings = FleetPlannerSettings(max_moved_ratio=max_moved_ratio)
+    found, moves = [], 0
+    for _ in range(3):
+        view = cluster.view()
+        moves = len(cluster.round(moves=False))
+        found = relief(view, cluster.plan).replaced_counts.tolist()
+        if moves:
+            break
+    assert moves > 0
+    assert [count for count in found if count] == ([replaced] if replaced else [])
+    assert replaced in (0, moves)

@@ -1,6 +1,6 @@
 """From a plan to actions: which unloads happen, together with which, which wait for a person, and what each of them says."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from policies.shedding.contract import SheddingPlan
 from policies.shedding.registry import POLICIES, AnyPolicy
 from policies.shedding.rules import Rules
 from policies.shedding.view import NOBODY, Traffic
+from state.closing import Hold
 from state.facts import Isolation
 from state.guard_settings import ApprovalSettings, StandingApproval
 from state.memory import ProposalRecord
@@ -80,6 +81,7 @@ def admitted(
     *,
     together: tuple[str, ...] = (),
     split_rows: Collection[int] = (),
+    before_moves: Mapping[int, Hold] = {},
     done_rows: Collection[int] = (),
     isolation: Collection[Isolation] = (),
     **options: Any,
@@ -87,7 +89,7 @@ def admitted(
     """A round that decides on a plan; ``together`` are namespaces of one anti-affinity group, other options those of ``admission``."""
     limits: dict[str, Any] = {"keep_sole_bundle": False, "fields": {"expires_ms": EXPIRES_MS}} | options
     made = admission(cluster(*isolation), groups={"spread": list(together)}, **limits)
-    decided = admit(made, wanted, split_rows=split_rows, done_rows=done_rows)
+    decided = admit(made, wanted, split_rows=split_rows, before_moves=before_moves, done_rows=done_rows)
     return Round(rules=made.rules, after=made.after, admitted=decided)
 
 
@@ -108,6 +110,14 @@ def test_what_a_hold_keeps_leaves_the_budget_to_the_next() -> None:
     found = admitted(plan((0, 1), (1, 1)), split_rows=(0,), max_unloads_per_round_count=1)
     assert found.moves == [(B, "b2")]
     assert found.holds.keys() == {0}
+
+
+def test_a_broker_gives_nothing_while_the_split_of_a_heavy_bundle_comes_first() -> None:
+    """A and B are at b1, D is at b2."""
+    first = {0: Hold("split-first", "why")}
+    found = admitted(plan((0, 1), (3, 2), (1, 2)), before_moves=first, max_unloads_per_round_count=1)
+    assert found.moves == [(D, "b3")]
+    assert found.holds == {0: ("split-first", "why"), 1: ("split-first", "why")}
 
 
 def test_a_bundle_whose_approved_unload_goes_out_is_neither_unloaded_again_nor_held() -> None:

@@ -22,7 +22,7 @@ from policies.splitting.ranges import Bundle, position_of
 from state.closing import Hold, Identity
 from state.events import ActionResult, Approval, Event, LoadReport, TopicStats, TopicTraffic
 from state.guard_settings import ApprovalSettings, StandingApproval
-from state.ledger import Child
+from state.ledger import Child, Ledger
 from state.memory import ProposalRecord
 from state.pulsar import splits
 from state.pulsar.admission import PROPOSED, Admission
@@ -35,7 +35,15 @@ from state.pulsar.splits import Splits, as_in, topic_table
 from state.pulsar.view import PolicyView
 from state.settings import ClusterSettings, PulsarSettings, SettingsSource
 from state.store import DictStore
-from tests.state.building import PROPOSALS_EXPIRE_AT, PROPOSALS_EXPIRE_MS, plan, seen, split
+from tests.state.building import (
+    PROPOSALS_EXPIRE_AT,
+    PROPOSALS_EXPIRE_MS,
+    decided_split,
+    ledger_of,
+    plan,
+    seen,
+    split,
+)
 from tests.state.traces import (
     BUNDLES,
     HOT,
@@ -179,9 +187,13 @@ def decided(
     policy: str = "avg-shedder",
     standing: dict[str, StandingApproval] | None = None,
     open_: str | None = None,
+    on_its_way: bool = False,
     **settings: Any,
 ) -> tuple[Splits, Fleet]:
-    """A round whose criteria see BIG and SMALL; ``code`` is the mask of BIG. With ``standing`` approvals splits have to be approved."""
+    """A round whose criteria see BIG and SMALL; ``code`` is the mask of BIG, ``on_its_way`` whether it was split.
+
+    With ``standing`` approvals splits have to be approved.
+    """
     limits = {"enabled": True, "max_messages_per_s": 30.0, "hit_count": 0, "max_sessions_count": 0}
     pulsar = PulsarSettings(
         shedding_policy=policy,
@@ -192,7 +204,10 @@ def decided(
     found = seen(
         load("b1", 470, bundles={BIG: 80.0, SMALL: 40.0}, topics_count=counts),
         load("b2", 470, bundles={OTHER: 20.0}, topics_count=counts),
-        header={"proposals": waits},
+        header={
+            "proposals": waits,
+            "ledger": ledger_of(decided_split(bundle=BIG, result="succeeded")) if on_its_way else Ledger(),
+        },
         settings=ClusterSettings(pulsar=pulsar),
         proposals_expire_ms=None if standing is None else PROPOSALS_EXPIRE_MS,
     )
@@ -332,6 +347,41 @@ def overloading(trigger: int) -> Proposals:
         triggers=np.array([trigger], dtype=np.int8),
         boundaries_counts=np.array([1]),
         means_per_s=np.array([12.0]),
+        replaced_counts=np.array([0]),
+    )
+
+
+INSTEAD_OF_FIVE = Proposals(
+    rows=np.array([0]),
+    triggers=np.array([BY_BROKER_MESSAGES], dtype=np.int8),
+    boundaries_counts=np.array([1]),
+    means_per_s=np.array([70.0]),
+    replaced_counts=np.array([5]),
+)
+"""BIG is to be split in place of five moves of other bundles of b1."""
+
+
+@pytest.mark.parametrize(
+    ("options", "waits"),
+    [
+        pytest.param({}, True, id="it is split"),
+        pytest.param(
+            {"on_its_way": True, "code": COOLDOWN}, True, id="the reports do not show its split yet"
+        ),
+        pytest.param({"code": COOLDOWN}, False, id="it was split out of another one lately"),
+        pytest.param({"topics": SOLE, "counts": 0}, False, id="no split can help"),
+        pytest.param({"holds": Holds(unload=None, split=SPLITS)}, False, id="splits are held"),
+        pytest.param({"standing": {}}, True, id="its split and the moves wait for approval"),
+        pytest.param({"standing": NOT_SPLITS}, False, id="only its split waits for approval"),
+        pytest.param({"standing": {}, "open_": "b1"}, False, id="a proposal of its broker is open"),
+    ],
+)
+def test_moves_that_a_split_replaces_wait_for_it_only_where_it_happens(
+    options: dict[str, Any], *, waits: bool
+) -> None:
+    found, _ = decided(proposals=INSTEAD_OF_FIVE, **options)
+    assert {broker: hold.reason for broker, hold in found.before_moves.items()} == (
+        {0: "split-first"} if waits else {}
     )
 
 
@@ -371,8 +421,29 @@ BY_RANGE: dict[str, Any] = {"without_topic_stats": "range"}
             "broker-bytes",
             f"{OTHER} has 200 bytes/s; {HEAVY}",
         ),
+        (
+            OFF | {"proposals": INSTEAD_OF_FIVE},
+            "broker-messages",
+            (
+                f"{BIG} has 80 messages/s; 5 moves of lighter bundles would not relieve b1 enough (a broker has 70 on average), "
+                "and any broker that took it whole would then have more than b1 has left: cut at "
+            ),
+        ),
+        (
+            {"proposals": INSTEAD_OF_FIVE, "hit_count": 9},
+            "messages",
+            f"{BIG} has 80 messages/s, 30 are allowed, and b1 has to give away load now: cut at ",
+        ),
     ],
-    ids=["topics", "sessions", "bytes", "messages of its broker", "bytes of its broker"],
+    ids=[
+        "topics",
+        "sessions",
+        "bytes",
+        "messages of its broker",
+        "bytes of its broker",
+        "in place of moves",
+        "above a limit before its hits are counted",
+    ],
 )
 def test_a_split_says_in_which_measure_its_bundle_is_too_big(
     options: dict[str, Any], trigger: str, sentence: str
