@@ -140,15 +140,18 @@ def decide(
         if reason is PROPOSED and admission.asking is not None:
             splits.proposals.append(admission.asking.propose(_action(splits, decision, context)))
     fleet.split_hits[rows] = hits
-    splits.before_moves.update(_before_moves(splits, admission))
+    splits.before_moves.update(_before_moves(splits, admission, approved))
     return splits
 
 
-def _before_moves(splits: Splits, admission: Admission) -> Iterator[tuple[int, Hold]]:
+def _before_moves(
+    splits: Splits, admission: Admission, approved: Sequence[Split]
+) -> Iterator[tuple[int, Hold]]:
     """Brokers whose moves a split takes the place of: one of this round, or one that the reports do not show yet."""
     context, bundles = admission.context, admission.table.view.bundles
     flying = context.ledger.splits_on_their_way(end_ms=context.end_ms)
-    shown_later = {decision.bundle for decision in flying if not decision.dry_run}
+    shown_later = {action.bundle for action in approved}
+    shown_later |= {decision.bundle for decision in flying if not decision.dry_run}
     for row, count in splits.replaced_counts.items():
         name = bundles.names[row]
         is_cut = row in splits.rows and (

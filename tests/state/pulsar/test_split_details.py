@@ -188,11 +188,12 @@ def decided(
     standing: dict[str, StandingApproval] | None = None,
     open_: str | None = None,
     on_its_way: bool = False,
+    approved: bool = False,
     **settings: Any,
 ) -> tuple[Splits, Fleet]:
-    """A round whose criteria see BIG and SMALL; ``code`` is the mask of BIG, ``on_its_way`` whether it was split.
+    """A round whose criteria see BIG and SMALL.
 
-    With ``standing`` approvals splits have to be approved.
+    ``code`` is the mask of BIG, ``on_its_way`` whether it was split, and ``approved`` whether its approved split goes out. With ``standing`` approvals splits have to be approved.
     """
     limits = {"enabled": True, "max_messages_per_s": 30.0, "hit_count": 0, "max_sessions_count": 0}
     pulsar = PulsarSettings(
@@ -219,8 +220,8 @@ def decided(
         plan(*leaving),
         topic_table(found.table, {"b1": waiting(EVEN_LOAD if topics is None else topics)}),
         proposals=proposals,
-        acting=acting,
-        approved=(),
+        acting=(0,) if approved else acting,
+        approved=[split(bundle=BIG)] if approved else (),
     )
     return decision, found.advanced.fleet
 
@@ -368,6 +369,7 @@ INSTEAD_OF_FIVE = Proposals(
         pytest.param(
             {"on_its_way": True, "code": COOLDOWN}, True, id="the reports do not show its split yet"
         ),
+        pytest.param({"approved": True}, True, id="its approved split goes out"),
         pytest.param({"code": COOLDOWN}, False, id="it was split out of another one lately"),
         pytest.param({"topics": SOLE, "counts": 0}, False, id="no split can help"),
         pytest.param({"holds": Holds(unload=None, split=SPLITS)}, False, id="splits are held"),
