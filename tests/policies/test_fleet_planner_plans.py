@@ -82,6 +82,8 @@ def test_a_plan_that_gains_less_than_the_least_gain_is_not_made_however_many_mov
     cluster = Cluster(even({"b1": 50.0, "b2": 20.0, "b3": 20.0}, bundles=120))
     cluster.settings = FleetPlannerSettings(min_gain_points=40.0)
     assert all(not cluster.round() for _ in range(20))
+    assert cluster.examined["b1>b2"] == "no-better-place"
+    assert set(cluster.tried.values()) == {"too-little-benefit"}, "they have a place to go to"
 
 
 def networks(*, limits: Mapping[str, float]) -> dict[str, Broker]:

@@ -370,7 +370,10 @@ def _tried_outcomes(
     outcomes[np.isin(owners, sorted(found.waiting))] = BundleOutcome.BUDGET
     for broker in np.unique(owners[np.isin(owners, sorted(found.stuck))]).tolist():
         of_broker = owners == broker
-        outcomes[of_broker] = _why_it_stays(fleet, tried[of_broker], broker)
+        why = _why_it_stays(fleet, tried[of_broker], broker)
+        if broker in found.not_worth_it:
+            why[why == BundleOutcome.NO_DESTINATION] = BundleOutcome.TOO_LITTLE_BENEFIT
+        outcomes[of_broker] = why
     loads = bundles.messages_per_s[tried] + bundles.bytes_per_s[tried] <= 0
     for owner in np.unique(owners[loads]).tolist():
         idle = loads & (owners == owner)

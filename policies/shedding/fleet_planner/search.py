@@ -65,6 +65,8 @@ class Found:
     moves: list[Move] = field(default_factory=list)
     stuck: set[int] = field(default_factory=set)
     """Brokers that stand out and from which no move helps."""
+    not_worth_it: set[int] = field(default_factory=set)
+    """Those of them whose moves would help, but too little as a whole."""
     waiting: set[int] = field(default_factory=set)
     """Brokers that stand out and that a spent budget keeps from giving more."""
     is_cut: bool = False
@@ -196,7 +198,8 @@ def search(view: RoundView, levels: Levels, cold: Ints, settings: FleetPlannerSe
         found.moves.append(move)
     found.is_cut |= bool(found.waiting) or len(found.moves) == MOST_MOVES
     if not found.is_cut and not _is_worth_it(levels, found.moves, settings):
-        return Found(stuck=found.stuck | {move.source for move in found.moves})
+        givers = {move.source for move in found.moves}
+        return Found(stuck=found.stuck | givers, not_worth_it=givers)
     return found
 
 
