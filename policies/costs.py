@@ -221,14 +221,13 @@ def _half_each(xx: float, xz: float, zz: float, xy: float, zy: float) -> tuple[f
 def _fit(
     xx: float, xz: float, zz: float, xy: float, zy: float, assumed: tuple[float, float]
 ) -> tuple[float, float]:
-    """Least squares of two figures without a constant, drawn towards what is assumed; neither result is below 0.
+    """Least squares of two figures without a constant; neither result is below 0.
 
-    The figures are scaled to equal size first, so that neither unit weighs more.
+    What is assumed draws the share of each figure, not what both explain together: that is measured. The figures are scaled to equal
+    size first, so that neither unit weighs more.
     """
     if xx <= 0 or zz <= 0:
-        one = (xy + _RIDGE * xx * assumed[0]) / (xx * (1 + _RIDGE)) if xx > 0 else assumed[0]
-        two = (zy + _RIDGE * zz * assumed[1]) / (zz * (1 + _RIDGE)) if zz > 0 else assumed[1]
-        return one, two
+        return (xy / xx if xx > 0 else assumed[0], zy / zz if zz > 0 else assumed[1])
     size = (xx**0.5, zz**0.5)
     between, first, second = xz / (size[0] * size[1]), xy / size[0], zy / size[1]
     a, b = 1 + _RIDGE, between
@@ -239,7 +238,9 @@ def _fit(
         one, two = 0.0, max(0.0, right[1] / a)
     elif two < 0:
         one, two = max(0.0, right[0] / a), 0.0
-    return one / size[0], two / size[1]
+    square = one * one + 2 * one * two * between + two * two
+    scale = (one * first + two * second) / square if square > 0 else 1.0
+    return scale * one / size[0], scale * two / size[1]
 
 
 def _rows_of(memory: CostMemory, names: Sequence[str]) -> Floats:

@@ -248,6 +248,8 @@ class RoundView:
     """Gives the traffic of bundle rows in this round alone, (k, 4); None where only averages are known."""
     in_flight: Callable[[], Sequence[UnloadInFlight]] = tuple
     """Unloads from or to these brokers that are on their way; worked out when asked for."""
+    moved_rates: Floats | None = None
+    """Running averages of the bundles that came to or left each broker since the round before, whoever moved them, (n, 4); None: none."""
     judged: Callable[[], Sequence[JudgedAction]] = tuple
     """The last judged actions of the whole cluster, the oldest first; worked out when asked for."""
     published: PublishedLoads | None = None
@@ -276,6 +278,7 @@ class RoundView:
             self,
             brokers=brokers,
             bundles=bundles,
+            moved_rates=None if self.moved_rates is None else self.moved_rates[rows],
             costs=self.costs and self.costs.part(rows),
             present_rates=None if present is None else lambda rows: present(taken[rows]),
             absent=None if self.absent is None else self.absent[taken],

@@ -76,6 +76,8 @@ class Advanced:
     """By broker, what it reports of them."""
     reporting: Collection[str] = ()
     """Brokers that reported in the round."""
+    moved: Floats = field(default_factory=lambda: np.zeros((0, 4)))
+    """Running averages of the bundles that came to or left each broker of the fleet since the round before, whoever moved them, (b, 4)."""
 
     @property
     def owned_count(self) -> int:
@@ -203,8 +205,20 @@ def advance(
         overlaps=overlaps,
         returned=returned,
         reporting=reporting,
+        moved=_moved(before, after, old=old, moved_to=moved_to),
         **({} if gaps is None else completion(after, counts, listings.has_traffic, rows, reported, overlaps)),
     )
+
+
+def _moved(before: Fleet, after: Fleet, *, old: Ints, moved_to: Ints) -> Floats:
+    rows = np.flatnonzero(old >= 0)
+    was, now = moved_to[before.owner[old[rows]]], after.owner[rows]
+    changed = was != now
+    moved = np.zeros((len(after.brokers), 4))
+    for brokers in (was, now):
+        known = changed & (brokers != NOBODY)
+        np.add.at(moved, brokers[known], after.averages[rows[known]])
+    return moved
 
 
 def inherit(

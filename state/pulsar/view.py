@@ -296,19 +296,30 @@ def broker_rates(advanced: Advanced, measured: Loads) -> Floats:
     return rates
 
 
+_MUCH_RATIO = 0.1
+"""Share of a broker's traffic from which on what came to it or left it since the round before hides what its traffic costs."""
+
+
 def learn_costs(advanced: Advanced, measured: Loads, rates: Floats, moving: Collection[str]) -> Costs:
     """Learn in ``advanced.fleet`` what traffic costs, and give the costs of the brokers that reported.
 
-    Brokers with a bundle on its way, or just arrived (``moving``), teach nothing: their reports show the past, or clients that reconnect.
+    Brokers with a bundle on its way, or just arrived (``moving``), teach nothing, nor do those that got or lost much otherwise: their
+    usage shows the past, or clients that reconnect.
     """
     fleet, names = advanced.fleet, measured.names
+    moved, counts = (
+        advanced.moved[match(fleet.brokers, names)],
+        np.array([name not in moving for name in names]),
+    )
+    for columns in (slice(0, 2), slice(2, 4)):  # messages, bytes
+        counts &= moved[:, columns].sum(axis=1) <= _MUCH_RATIO * rates[:, columns].sum(axis=1)
     fleet.costs, costs = learn(
         fleet.costs,
         names,
         percents=measured.percents,
         limits=measured.limits,
         rates=rates,
-        counts=np.array([name not in moving for name in names], dtype=np.bool_),
+        counts=counts,
         kept=fleet.brokers,
     )
     return costs
@@ -400,6 +411,7 @@ def policy_view(
             costs=context.costs if is_whole else context.costs.part(kept),
             present_rates=lambda rows: advanced.present_rates(taken[rows]),
             in_flight=lambda: _in_flight(ledger, arrived=() if shadow is None else shadow.bundles),
+            moved_rates=advanced.moved[at[kept]],
             judged=lambda: _judged_actions(ledger, end_ms),
             published=published_loads(context, brokers.names, bundles),
             absent=advanced.is_absent[taken] if advanced.is_absent.any() else None,

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from policies.columns import Floats
 from policies.costs import CostMemory, learn
 from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
 from policies.shedding.fleet_planner.levels import FleetPlannerMemory
@@ -48,6 +49,10 @@ class Cluster:
         self.most_points = most_points
         self.in_flight: list[UnloadInFlight] = []
         self.judged: list[JudgedAction] = []
+        self.lags = False
+        """Whether reports show bundles as they are, and usage as it was in the round before."""
+        self._shown: tuple[dict[str, str], dict[str, float]] = ({}, {})
+        """Owners and usage in the round before."""
         self.present: dict[str, float] = {}
         """By broker, the present traffic of its bundles as a multiple of their averages; 1 for a broker that is not in it."""
 
@@ -56,7 +61,9 @@ class Cluster:
         fleet = {}
         for broker in self.brokers:
             own = {name: rate for name, (owner, rate) in self.bundles.items() if owner == broker}
-            usage = self.level(broker) + (noise or {}).get(broker, 0.0)
+            level = self.level(broker)
+            usage = self._shown[1].get(broker, level) if self.lags else level
+            usage += (noise or {}).get(broker, 0.0)
             present = self.present.get(broker, 1.0) * sum(own.values())
             fleet[broker] = Broker(
                 usage={"cpu": (max(0.0, usage), 100.0)},
@@ -71,6 +78,7 @@ class Cluster:
             )
         view = snapshot_of(fleet)
         brokers, bundles = view.brokers, view.bundles
+        moved = self._moved_rates(brokers.names)
         share = np.array([self.present.get(name, 1.0) for name in brokers.names])
         rates = bundles.rates * share[bundles.owners_of(np.arange(len(bundles)))][:, None]
         carried = [rates[bundles.rows_of(row)].sum(axis=0) for row in range(len(brokers))]
@@ -80,6 +88,7 @@ class Cluster:
             percents=brokers.percents,
             limits=brokers.limits,
             rates=np.array(carried),
+            counts=~moved.any(axis=1) if self.lags else None,
         )
         return replace(
             view,
@@ -87,7 +96,18 @@ class Cluster:
             in_flight=lambda: self.in_flight,
             judged=lambda: self.judged,
             present_rates=rates.__getitem__,
+            moved_rates=moved,
         )
+
+    def _moved_rates(self, names: Sequence[str]) -> Floats:
+        owners = {name: str(owner) for name, (owner, _) in self.bundles.items()}
+        moved = np.zeros((len(names), 4))
+        for bundle, (_, rate) in self.bundles.items():
+            before = self._shown[0].get(bundle, owners[bundle])
+            for broker in {before, owners[bundle]} if before != owners[bundle] else ():
+                moved[names.index(broker)] += (rate, 0.0, BYTES_PER_MESSAGE * rate, 0.0)
+        self._shown = owners, {broker: self.level(broker) for broker in self.brokers}
+        return moved
 
     def level(self, broker: str) -> float:
         """CPU without noise, at most ``most_points``."""

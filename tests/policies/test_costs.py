@@ -7,6 +7,7 @@ import pytest
 
 from policies.costs import (
     BANDWIDTH_IN,
+    BANDWIDTH_OUT,
     CPU,
     IDLE_CPU_POINTS,
     KBIT_PER_BYTE,
@@ -73,6 +74,10 @@ def test_amounts_are_percent_of_limits_and_nothing_where_there_is_no_limit() -> 
     assert percent_of(amounts, limits).tolist() == [[25.0, 0.0, 0.0]]
 
 
+TOLD = (14.5 * 10 + 24.5 * 20) / (14.5**2 + 24.5**2)
+"""What brings shares of 14.5 and 24.5 as near as can be to 10 and 20, which were measured."""
+
+
 @pytest.mark.parametrize(
     ("reports", "per_message", "per_byte"),
     [
@@ -80,7 +85,7 @@ def test_amounts_are_percent_of_limits_and_nothing_where_there_is_no_limit() -> 
         pytest.param({"a": (100, 0, 10)}, 0.1, 0.0, id="no bytes"),
         pytest.param({"a": (0, 1000, 10)}, 0.0, 0.01, id="no messages"),
         pytest.param(
-            {"a": (100, 0, 10), "b": (0, 1000, 20)}, 14.5 / 1.3 / 100, 24.5 / 1.3 / 1000, id="told apart"
+            {"a": (100, 0, 10), "b": (0, 1000, 20)}, TOLD * 14.5 / 100, TOLD * 24.5 / 1000, id="told apart"
         ),
         pytest.param({"a": (100, 0, 10), "b": (900, 0, -1)}, 0.1, 0.0, id="not measured teaches nothing"),
         pytest.param({"a": (0, 0, 0), "b": (0, 0, 40)}, 0.0, 0.0, id="no traffic explains nothing"),
@@ -100,7 +105,22 @@ def test_bandwidth_begins_at_a_byte_for_a_byte_and_follows_what_is_measured() ->
     percents[:, BANDWIDTH_IN], limits[:, BANDWIDTH_IN] = 16.0, 100.0  # twice what the bytes are
     rates = np.array([[0.0, 0.0, 1000.0, 0.0]])
     _, costs = learn(CostMemory(), ("a",), percents=percents, limits=limits, rates=rates)
-    assert costs.rule[BANDWIDTH_IN].tolist() == pytest.approx([(0.016 + 0.3 * KBIT_PER_BYTE) / 1.3, 0.0])
+    assert costs.rule[BANDWIDTH_IN].tolist() == pytest.approx([0.016, 0.0])
+
+
+@pytest.mark.parametrize("copies", [1.0, 2.0, 3.0])
+def test_what_is_assumed_of_bandwidth_does_not_hide_the_copies_that_brokers_write(copies: float) -> None:
+    """What comes in goes out to its consumer once, and so many times to bookies."""
+    percents, limits = np.zeros((1, len(RESOURCES))), np.full((1, len(RESOURCES)), NOT_MEASURED)
+    limits[:, BANDWIDTH_OUT] = 1000.0
+    percents[:, BANDWIDTH_OUT] = 0.1 * (1.0 + copies) * KBIT_PER_BYTE * 1000.0
+    rates = np.array([[0.0, 0.0, 1000.0, 1000.0]])
+    memory, costs = learn(CostMemory(), ("a",), percents=percents, limits=limits, rates=rates)
+    new = np.array([[0.0, 0.0, 500.0, 500.0]])
+    percents[:, BANDWIDTH_OUT] = 0.0
+    _, costs = learn(memory, ("new",), percents=percents, limits=limits, rates=np.zeros((1, 4)))
+    there = costs.points_at(np.array([0]), figures_of(new))[0, BANDWIDTH_OUT]
+    assert there == pytest.approx(0.05 * (1.0 + copies) * KBIT_PER_BYTE * 1000.0)
 
 
 def test_a_broker_of_which_the_same_takes_more_has_a_factor_of_its_own() -> None:

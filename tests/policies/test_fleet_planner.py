@@ -168,6 +168,20 @@ def test_an_empty_broker_that_joined_is_filled_within_two_rounds() -> None:
     assert cluster.spread() <= 15.0
 
 
+def test_usage_that_lags_behind_the_moves_does_not_make_a_plan_move_too_much() -> None:
+    """The round after a move shows the bundles where they are, and usage as it was."""
+    cluster = Cluster(even(dict.fromkeys(("b1", "b2", "b3"), 60.0), bundles=12))
+    cluster.lags = True
+    for _ in range(5):
+        cluster.round()
+    for broker in ("b4", "b5"):
+        cluster.brokers.append(broker)
+        cluster.points_per_message[broker] = 0.01
+    moved = [bundle for _ in range(8) for bundle, _, _ in cluster.round()]
+    assert len(moved) == len(set(moved)), "no bundle moves twice"
+    assert cluster.spread() <= 7.5
+
+
 def test_it_learns_what_a_broker_can_carry_and_evens_out_usage_not_messages() -> None:
     slow = {"b1": 0.02}
     cluster = Cluster(even({"b1": 40.0, "b2": 40.0, "b3": 40.0, "b4": 40.0}), slow)

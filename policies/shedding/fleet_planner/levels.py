@@ -150,7 +150,8 @@ def note_unfinished(memory: FleetPlannerMemory) -> FleetPlannerMemory:
 
 
 SETTLING_ROUNDS = 2
-"""Rounds after a move whose reports still show the past, or clients that reconnect."""
+"""Rounds after a move, whoever made it, whose reports still show usage of the past, or clients that reconnect. Pulsar measures usage over
+a minute, once a minute, and lists bundles at once."""
 MOST_GAIN, QUIET_POINTS = 0.5, 2.0
 """Share of a report's difference that counts at once where noise is at most so many points; with more noise it is less by the square, as
 the gain of a Kalman filter whose level wanders little."""
@@ -233,6 +234,9 @@ def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
     counts = _owned_counts(view)
     costs = view.costs or _first_costs(view, present)
     arrived, concerned = _expect_moves(view, average, counts)
+    if view.moved_rates is not None:
+        moved = (costs.points_at(everyone, figures_of(view.moved_rates)) * weights).max(axis=1)
+        concerned |= moved > QUIET_POINTS
     learned[:, SETTLING] = np.where(concerned, SETTLING_ROUNDS + 1, np.maximum(learned[:, SETTLING] - 1, 0))
     settling: Bools = learned[:, SETTLING] > 0
 
@@ -245,6 +249,8 @@ def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
     hidden = np.clip(learned[:, COST.offset], beyond, beyond + HIDDEN_POINTS)
     beyond = np.where(brokers.percents >= SATURATED_POINTS, hidden, beyond)
     learned[:, TRAFFIC.offset] *= 1.0 - 1.0 / AVERAGED_ROUNDS  # the averages have taken up that much since
+    # what left with its bundles, whoever moved them, does not burst here any more
+    learned[:, TRAFFIC.offset] = np.clip(learned[:, TRAFFIC.offset], -by_arrival, by_arrival)
     burst = by_report - by_average
     errors = (
         _follow(learned, fleet, TRAFFIC, burst, settling[:, None]),

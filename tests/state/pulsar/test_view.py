@@ -67,6 +67,33 @@ def test_the_view_has_brokers_with_their_bundles_and_what_may_move() -> None:
     assert view.brokers.may_receive.tolist() == [True] * 3
 
 
+@pytest.mark.parametrize(
+    ("reports", "moved"),
+    [
+        pytest.param({"b1": {A: 60.0, B: 20.0}, "b2": {C: 10.0}}, {"b1": 0.0, "b2": 0.0}, id="nothing"),
+        pytest.param({"b1": {A: 60.0}, "b2": {B: 5.0, C: 10.0}}, {"b1": 20.0, "b2": 20.0}, id="B"),
+        pytest.param({"b1": {B: 20.0}, "b2": {A: 60.0}}, {"b1": 60.0, "b2": 60.0}, id="A, and C is gone"),
+        pytest.param({"b2": {A: 60.0, B: 20.0, C: 10.0}}, {"b2": 80.0}, id="both, and b1 is silent"),
+        pytest.param(
+            {"b1": {A: 60.0, B: 20.0, D: 30.0}, "b2": {C: 10.0}}, {"b1": 0.0, "b2": 0.0}, id="D is new"
+        ),
+    ],
+)
+def test_a_broker_is_known_to_have_got_or_lost_what_its_bundles_carried_on_average(
+    reports: dict[str, dict[str, float]], moved: dict[str, float]
+) -> None:
+    before = seen(
+        load("b1", 410, cpu=50.0, bundles={A: 60.0, B: 20.0}), load("b2", 410, cpu=50.0, bundles={C: 10.0})
+    )
+    found = seen(
+        *(load(broker, 470, cpu=50.0, bundles=bundles) for broker, bundles in reports.items()),
+        before=before.advanced.fleet,
+    )
+    rates = found.table.view.moved_rates
+    assert rates is not None
+    assert dict(zip(found.table.view.brokers.names, rates[:, 0].tolist(), strict=True)) == moved
+
+
 def test_brokers_that_wait_for_their_unload_give_and_receive_nothing() -> None:
     on_its_way = ledger_of(decision(bundle=A, decided_ms=END_MS, expires_ms=END_MS + 1, destination="b3"))
     table = measured(ledger=on_its_way, settings=guarded(hold_unsettled_brokers=True))
