@@ -2,8 +2,9 @@
 
 ``--only hot-broker/trimtab-fleet-planner/1`` runs one cell (any part may be left out: ``hot-broker``). A row is added to
 ``tests/compare/results.ndjson`` after each run, so a series can be ended and goes on later; ``--again`` runs a cell anew and replaces its
-row. ``--at-once 2`` runs that many at a time, each in a network of its own, and every row says so. A run takes fourteen minutes; it
-needs Linux, root, Java 17 and a machine that does nothing else.
+row. ``--at-once 2`` runs that many at a time, each in a network of its own, and every row says so; at most one of them has a trimtab,
+because the programs of two take so much of two cores that publishes get slower. A run takes fourteen minutes; it needs Linux, root,
+Java 17 and a machine that does nothing else.
 """
 
 import argparse
@@ -65,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with stopped_by_signals(stopped.append), ThreadPoolExecutor(asked.at_once) as pool:
         while cells and not stopped:
             # all of a batch start together, so that no start falls into what is judged of another
-            batch, cells = cells[: asked.at_once], cells[asked.at_once :]
+            batch = _batch(cells, asked.at_once)
+            cells = [cell for cell in cells if cell not in batch]
             for cell, row in zip(batch, list(pool.map(run_one, batch)), strict=True):
                 if row is None:
                     failed_count += 1
@@ -75,6 +77,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 rows.sort(key=_cell)
                 asked.results.write_text("".join(json.dumps(each) + "\n" for each in rows))
     return 1 if failed_count else 0
+
+
+def _batch(cells: Sequence[Cell], most: int) -> list[Cell]:
+    """The next cells to run together."""
+    batch: list[Cell] = []
+    for cell in cells:
+        others = [balancer for _, balancer, _ in batch]
+        if len(batch) < most and sum(map(_has_trimtab, [*others, cell[1]])) <= 1:
+            batch.append(cell)
+    return batch
+
+
+def _has_trimtab(balancer: str) -> bool:
+    return BALANCERS[balancer].policy is not None
 
 
 def _run_here(asked: argparse.Namespace, cell: Cell) -> Row | None:

@@ -173,7 +173,7 @@ def _figure(value: float) -> str:
 def _foot(rows: Sequence[Row]) -> str:
     machines = sorted({row["machine"] for row in rows})
     commits = sorted({row["commit"] for row in rows})
-    done = {(row["scenario"], row["balancer"], row["seed"]) for row in rows}
+    done = set(map(_cell_of, rows))
     missing = []
     for seed in SEEDS:
         for name in BALANCERS:
@@ -185,16 +185,26 @@ def _foot(rows: Sequence[Row]) -> str:
     dates = sorted(row["on"] for row in rows)
     at_once = max(row["at_once"] for row in rows)
     beside = "" if at_once == 1 else f", up to {at_once} at a time, each in a network of its own"
+    slowed = ["/".join(map(str, _cell_of(row))) for row in rows if row.get("beside_trimtab")]
+    slower = f" Beside another trimtab, so that publishes were slower: {', '.join(slowed)}." if slowed else ""
     when = f"on {dates[0]}" if dates[0] == dates[-1] else f"from {dates[0]} to {dates[-1]}"
-    return f"## Made\n\n{len(rows)} runs {when} on {'; '.join(machines)}{beside}, at {', '.join(commits)}. {not_run}\n"
+    return f"## Made\n\n{len(rows)} runs {when} on {'; '.join(machines)}{beside}, at {', '.join(commits)}.{slower} {not_run}\n"
+
+
+def _cell_of(row: Row) -> tuple[str, str, int]:
+    return row["scenario"], row["balancer"], row["seed"]
 
 
 def _draw(scenario: Scenario, rows: Sequence[Row], file: Path) -> None:
-    """Usage of each broker over time: balancers as rows, seeds as columns; a mark where bundles left a broker, with their count."""
+    """Usage of each broker over time: balancers as rows, seeds as columns; a mark where bundles left a broker, with their count.
+
+    A seed that most of them have not run yet is left out.
+    """
     mpl.rcParams["svg.fonttype"] = "none"
     mpl.rcParams["svg.hashsalt"] = "trimtab"
     names = [name for name in BALANCERS if any(row["balancer"] == name for row in rows)]
-    seeds = sorted({row["seed"] for row in rows})
+    runs = Counter(row["seed"] for row in rows)
+    seeds = [seed for seed in SEEDS if 2 * runs[seed] > len(names)]
     figure = Figure(figsize=(4.2 * len(seeds) + 1, 1.35 * len(names) + 0.6), layout="constrained")
     axes = figure.subplots(len(names), len(seeds), sharex=True, sharey=True, squeeze=False)
     for across, seed in enumerate(seeds):
