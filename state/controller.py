@@ -237,7 +237,13 @@ class Controller:
         return USED
 
     def _forget(self) -> None:
-        """Forget the cluster at once, with all bytes; later events of the same batch begin a new memory."""
+        """Forget the cluster at once, with all bytes; later events of the same batch begin a new memory.
+
+        What waits for a round of a cluster that is silent since has no round any more: the control event supersedes it.
+        """
+        for number, open_round in self._header.rounds.items():
+            for key, value in self._waiting.take(number, open_round).items():
+                self._results[systems.event_of(key.kind, value), SUPERSEDED] += 1
         self._rounds = self._base.pulsar.rounds
         self._header = control.keep_newest_control(self._header, self._rounds.length_ms)
         self._remembered = None

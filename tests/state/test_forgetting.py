@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from state.closing import Identity
 from state.control import controls_of
 from state.controller import Controller
-from state.events import Control, Coordinates, Event
+from state.events import Control, Coordinates, Event, LoadReport
 from state.kafka.memory import decode_kafka
 from state.memory import Header, decode_header
 from state.overlay import MaintenanceWindow, moment_at
@@ -229,6 +229,21 @@ def test_what_comes_of_a_forgotten_cluster_in_the_same_batch_begins_a_memory_of_
     found = run([[*hot(5.0), sweep(15.0)], [forgotten(60.0), *hot(65.0)], hot(75.0)], SETTINGS, store=store)
     assert acted(found) == [0, 6]
     assert found.written[-3:] == run([[*hot(65.0), *hot(75.0)]], SETTINGS).written
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_what_waited_for_a_round_of_a_cluster_that_is_forgotten_is_counted(*, is_stored: bool):
+    store = DictStore()
+    first = Controller(CLUSTER, store, identity=ACT, settings=SETTINGS)
+    for event in hot(5.0):
+        first.step(event)
+    counted = first.take_results()
+    if is_stored:
+        first.commit()
+    controller = Controller(CLUSTER, store, identity=ACT, settings=SETTINGS) if is_stored else first
+    controller.step(forgotten(60.0))
+    counted += controller.take_results()
+    assert counted == {(LoadReport, "superseded"): 2, (Control, "used"): 1}
 
 
 def test_a_cluster_that_only_sends_what_is_refused_leaves_no_byte():
