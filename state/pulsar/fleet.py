@@ -181,13 +181,14 @@ def advance(
         round_end_ms=round_end_ms,
         max_age_ms=max_report_age_ms,
     )
+    has_moved = _have_moved(before, after, old=old, moved_to=moved_to)
     reported, is_sampled = _sample(
         before,
         after,
         listings,
         rows=rows,
         old=old,
-        moved_to=moved_to,
+        has_moved=has_moved,
         sampling=sampling,
         max_age_ms=max_report_age_ms,
     )
@@ -205,18 +206,23 @@ def advance(
         overlaps=overlaps,
         returned=returned,
         reporting=reporting,
-        moved=_moved(before, after, old=old, moved_to=moved_to),
+        moved=_moved(before, after, rows=np.flatnonzero(has_moved), old=old, moved_to=moved_to),
         **({} if gaps is None else completion(after, counts, listings.has_traffic, rows, reported, overlaps)),
     )
 
 
-def _moved(before: Fleet, after: Fleet, *, old: Ints, moved_to: Ints) -> Floats:
-    rows = np.flatnonzero(old >= 0)
-    was, now = moved_to[before.owner[old[rows]]], after.owner[rows]
-    changed = was != now
+def _have_moved(before: Fleet, after: Fleet, *, old: Ints, moved_to: Ints) -> Bools:
+    """Which leading rows have another owner than in the round before, (owned,)."""
+    has_moved = old >= 0
+    known = np.flatnonzero(has_moved)
+    has_moved[known] = moved_to[before.owner[old[known]]] != after.owner[known]
+    return has_moved
+
+
+def _moved(before: Fleet, after: Fleet, *, rows: Ints, old: Ints, moved_to: Ints) -> Floats:
     moved = np.zeros((len(after.brokers), 4))
-    for brokers in (was, now):
-        known = changed & (brokers != NOBODY)
+    for brokers in (moved_to[before.owner[old[rows]]], after.owner[rows]):
+        known = brokers != NOBODY
         np.add.at(moved, brokers[known], after.averages[rows[known]])
     return moved
 
@@ -311,7 +317,7 @@ def _sample(
     *,
     rows: Ints,
     old: Ints,
-    moved_to: Ints,
+    has_moved: Bools,
     sampling: Sampling,
     max_age_ms: int,
 ) -> tuple[Floats, Bools]:
@@ -327,7 +333,7 @@ def _sample(
     known, at = (slice(count),) * 2 if is_whole else (np.flatnonzero(remembered), old[remembered])
     owed = np.zeros(count, dtype=np.bool_)
     if sampling.skip_after_move:
-        owed[known] = before.owed_skip[at] | (moved_to[before.owner[at]] != after.owner[:count][known])
+        owed[known] = before.owed_skip[at] | has_moved[known]
     reported = listings.has_traffic[rows]
     after.owed_skip[:count] = owed & ~reported
     is_taken = reported & ~owed

@@ -7,7 +7,7 @@ evidence.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -78,13 +78,12 @@ class Shed:
             [part.bundles[proposals.rows] for part, proposals in zip(self.parts, by_part, strict=True)]
         )
         order = np.argsort(rows, kind="stable")
-        return Proposals(
-            rows=rows[order],
-            triggers=np.concatenate([proposals.triggers for proposals in by_part])[order],
-            boundaries_counts=np.concatenate([proposals.boundaries_counts for proposals in by_part])[order],
-            means_per_s=np.concatenate([proposals.means_per_s for proposals in by_part])[order],
-            replaced_counts=np.concatenate([proposals.replaced_counts for proposals in by_part])[order],
-        )
+        columns = {
+            column.name: np.concatenate([getattr(proposals, column.name) for proposals in by_part])[order]
+            for column in fields(Proposals)
+            if column.name != "rows"
+        }
+        return Proposals(rows=rows[order], **columns)
 
 
 def shed(context: RoundContext, table: PolicyView) -> Shed:

@@ -148,13 +148,15 @@ def _before_moves(
     splits: Splits, admission: Admission, approved: Sequence[Split]
 ) -> Iterator[tuple[int, Hold]]:
     """Brokers whose moves a split takes the place of: one of this round, or one that the reports do not show yet."""
-    context, bundles = admission.context, admission.table.view.bundles
+    if not splits.replaced_counts:
+        return
+    context, bundles, split_rows = admission.context, admission.table.view.bundles, splits.rows
     flying = context.ledger.splits_on_their_way(end_ms=context.end_ms)
     shown_later = {action.bundle for action in approved}
     shown_later |= {decision.bundle for decision in flying if not decision.dry_run}
     for row, count in splits.replaced_counts.items():
         name = bundles.names[row]
-        is_cut = row in splits.rows and (
+        is_cut = row in split_rows and (
             splits.hold_of(row) is None or admission.needs_approval("unloads", row)
         )
         if is_cut or name in shown_later:
@@ -211,16 +213,14 @@ def _overloads(admission: Admission, row: int, trigger: str) -> bool:
     load = brokers.messages_per_s if by_messages else brokers.bytes_per_s
     traffic = bundles.messages_per_s if by_messages else bundles.bytes_per_s
     alike = groups == groups[owner]
-    return (
-        parts_count(
-            load[alike],
-            brokers.may_receive[alike],
-            int(alike[:owner].sum()),
-            kept=float(load[owner]),
-            bundle=float(traffic[row]),
-        )
-        > 0
+    count = parts_count(
+        load[alike],
+        brokers.may_receive[alike],
+        int(alike[:owner].sum()),
+        kept=float(load[owner]),
+        bundle=float(traffic[row]),
     )
+    return count > 0
 
 
 def _snapshot(

@@ -307,10 +307,8 @@ def learn_costs(advanced: Advanced, measured: Loads, rates: Floats, moving: Coll
     usage shows the past, or clients that reconnect.
     """
     fleet, names = advanced.fleet, measured.names
-    moved, counts = (
-        advanced.moved[match(fleet.brokers, names)],
-        np.array([name not in moving for name in names]),
-    )
+    moved = advanced.moved[match(fleet.brokers, names)]
+    counts = np.array([name not in moving for name in names], dtype=np.bool_)
     for columns in (slice(0, 2), slice(2, 4)):  # messages, bytes
         counts &= moved[:, columns].sum(axis=1) <= _MUCH_RATIO * rates[:, columns].sum(axis=1)
     fleet.costs, costs = learn(

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.page:
         page.write(rows)
         return 0
-    done = {_cell(row) for row in rows}
+    done = {page.cell_of(row) for row in rows}
     cells = [
         (scenario, balancer, seed)
         for seed in SEEDS
@@ -72,9 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 if row is None:
                     failed_count += 1
                     continue
-                rows = [each for each in rows if _cell(each) != cell]
+                rows = [each for each in rows if page.cell_of(each) != cell]
                 rows.append({**row, "at_once": asked.at_once})
-                rows.sort(key=_cell)
+                rows.sort(key=page.cell_of)
                 asked.results.write_text("".join(json.dumps(each) + "\n" for each in rows))
     return 1 if failed_count else 0
 
@@ -83,14 +83,13 @@ def _batch(cells: Sequence[Cell], most: int) -> list[Cell]:
     """The next cells to run together."""
     batch: list[Cell] = []
     for cell in cells:
-        others = [balancer for _, balancer, _ in batch]
-        if len(batch) < most and sum(map(_has_trimtab, [*others, cell[1]])) <= 1:
+        if len(batch) < most and not (_has_trimtab(cell) and any(map(_has_trimtab, batch))):
             batch.append(cell)
     return batch
 
 
-def _has_trimtab(balancer: str) -> bool:
-    return BALANCERS[balancer].policy is not None
+def _has_trimtab(cell: Cell) -> bool:
+    return BALANCERS[cell[1]].policy is not None
 
 
 def _run_here(asked: argparse.Namespace, cell: Cell) -> Row | None:
@@ -123,10 +122,6 @@ def _run_apart(asked: argparse.Namespace, cell: Cell) -> Row | None:
         subprocess.run(command, check=False)
         lines = Path(results.name).read_text().splitlines()
     return json.loads(lines[0]) if lines else None
-
-
-def _cell(row: Row) -> Cell:
-    return row["scenario"], row["balancer"], row["seed"]
 
 
 def _is_asked(only: Sequence[str], cell: Cell) -> bool:

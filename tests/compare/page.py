@@ -173,7 +173,7 @@ def _figure(value: float) -> str:
 def _foot(rows: Sequence[Row]) -> str:
     machines = sorted({row["machine"] for row in rows})
     commits = sorted({row["commit"] for row in rows})
-    done = set(map(_cell_of, rows))
+    done = set(map(cell_of, rows))
     missing = []
     for seed in SEEDS:
         for name in BALANCERS:
@@ -185,13 +185,14 @@ def _foot(rows: Sequence[Row]) -> str:
     dates = sorted(row["on"] for row in rows)
     at_once = max(row["at_once"] for row in rows)
     beside = "" if at_once == 1 else f", up to {at_once} at a time, each in a network of its own"
-    slowed = ["/".join(map(str, _cell_of(row))) for row in rows if row.get("beside_trimtab")]
+    slowed = ["/".join(map(str, cell_of(row))) for row in rows if row.get("beside_trimtab")]
     slower = f" Beside another trimtab, so that publishes were slower: {', '.join(slowed)}." if slowed else ""
     when = f"on {dates[0]}" if dates[0] == dates[-1] else f"from {dates[0]} to {dates[-1]}"
     return f"## Made\n\n{len(rows)} runs {when} on {'; '.join(machines)}{beside}, at {', '.join(commits)}.{slower} {not_run}\n"
 
 
-def _cell_of(row: Row) -> tuple[str, str, int]:
+def cell_of(row: Row) -> tuple[str, str, int]:
+    """Scenario, balancer and seed of a row."""
     return row["scenario"], row["balancer"], row["seed"]
 
 

@@ -341,10 +341,8 @@ def _too_heavy(
     for broker in sorted({move.source for move in found.moves}):
         span, receivers = view.bundles.rows_of(broker), fleet.receivers(broker, 0.0)
         points = fleet.amounts(np.arange(span.start, span.stop), broker) * fleet.unit[broker]
-        heaviest, leaves = (
-            int(np.argmin(fleet.scores_after(broker, -points))),
-            view.bundles.movable[span].copy(),
-        )
+        heaviest = int(np.argmin(fleet.scores_after(broker, -points)))
+        leaves = view.bundles.movable[span].copy()
         leaves[heaviest] = False
         lowest = float(fleet.scores_after(broker, -points[leaves].sum(axis=0)))
         arrives = (float(fleet.score[broker]) - lowest) / len(receivers)

@@ -193,7 +193,8 @@ def decided(
 ) -> tuple[Splits, Fleet]:
     """A round whose criteria see BIG and SMALL.
 
-    ``code`` is the mask of BIG, ``on_its_way`` whether it was split, and ``approved`` whether its approved split goes out. With ``standing`` approvals splits have to be approved.
+    ``code`` is the mask of BIG, ``on_its_way`` whether it was split, and ``approved`` whether its approved split goes out. With
+    ``standing`` approvals splits have to be approved.
     """
     limits = {"enabled": True, "max_messages_per_s": 30.0, "hit_count": 0, "max_sessions_count": 0}
     pulsar = PulsarSettings(
