@@ -7,17 +7,26 @@ Invariant: while a candidate has changed nothing, it sees exactly the reports th
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
-from policies.costs import Costs, figures_of
+from policies.costs import BANDWIDTH_OUT, Costs, figures_of
 from policies.splitting.ranges import BadRange, Bundle, positions_of
 from policies.usage import REPORTED_COUNT, percent, weighted_maximum_ratio
-from state.events import ActionResult, BrokerReport, Control, Event, LoadReport, TopicStats, TopicTraffic
+from state.events import (
+    ActionResult,
+    BrokerReport,
+    Control,
+    Event,
+    LoadReport,
+    Published,
+    TopicStats,
+    TopicTraffic,
+)
 from state.settings import PulsarSettings
 from streaming.simulator.fleet import Moved
 
@@ -138,8 +147,13 @@ def with_rows(
     known = np.concatenate([report.has_traffic[kept], np.ones(len(arriving), dtype=np.bool_)])
     order = sorted(range(len(bundles)), key=bundles.__getitem__)
     change = traffic[len(kept) :].sum(axis=0) - report.traffic[sorted(leaving)].sum(axis=0)
-    return BrokerReport(
-        resources=_resources(report.resources, change, costs, broker),
+    resources = _resources(report.resources, change, costs, broker)
+    published = report.published
+    if published is not None:
+        published = _republish(published, report, resources, leaving, arriving)
+    return replace(
+        report,
+        resources=resources,
         messages_per_s=max(0.0, report.messages_per_s + float(change[:2].sum())),
         bytes_per_s=max(0.0, report.bytes_per_s + float(change[2:].sum())),
         listed_count=report.listed_count + len(arriving) - len(leaving),
@@ -147,7 +161,44 @@ def with_rows(
         traffic=traffic[order],
         has_traffic=known[order],
         counts=counts[order],
+        published=published,
     )
+
+
+def _republish(
+    published: Published,
+    report: BrokerReport,
+    resources: Floats,
+    leaving: Collection[int],
+    arriving: Sequence[Row],
+) -> Published:
+    """What the broker would have published, at once: bundles that arrive are among its heaviest."""
+    gone = {report.bundles[row] for row in leaving}
+    top = [
+        each
+        for each in zip(published.top_bundles, published.top_bytes_per_s.tolist(), strict=True)
+        if each[0] not in gone
+    ]
+    top = sorted(
+        [*top, *((each.bundle, float(each.traffic[2:].sum())) for each in arriving)], key=lambda each: each[1]
+    )
+    change_per_s = (
+        sum(each.traffic[2:].sum() for each in arriving) - report.traffic[sorted(leaving), 2:].sum()
+    )
+    change_ratio = _usage_ratio(resources) - _usage_ratio(report.resources)
+    return replace(
+        published,
+        usage_ratio=max(0.0, published.usage_ratio + change_ratio),
+        bytes_per_s=max(0.0, published.bytes_per_s + float(change_per_s)),
+        top_bundles=[name for name, _ in top],
+        top_bytes_per_s=np.array([volume for _, volume in top]),
+    )
+
+
+def _usage_ratio(resources: Floats) -> float:
+    """The largest of CPU and bandwidth, whose weights are 1 in what brokers publish; 0 where none is measured."""
+    used, limits = resources[: BANDWIDTH_OUT + 1].T
+    return float(np.where(limits > 0, used / np.where(limits > 0, limits, 1.0), 0.0).max())
 
 
 def _resources(resources: Floats, change: Floats, costs: Costs, broker: int) -> Floats:

@@ -9,7 +9,7 @@ import pytest
 from policies.costs import CPU, KBIT_PER_BYTE, Costs
 from policies.splitting.ranges import positions_of
 from policies.usage import NOT_MEASURED, RESOURCES
-from state.events import ActionResult, BrokerReport, LoadReport, TopicStats, TopicTraffic
+from state.events import ActionResult, BrokerReport, LoadReport, Published, TopicStats, TopicTraffic
 from state.settings import PulsarSettings
 from streaming.simulator.recorded_world import World
 
@@ -89,6 +89,39 @@ def test_a_moved_bundle_and_its_cost_leave_one_broker_and_arrive_at_the_other():
     # 360 messages/s more, of 2 ms each, on 4 cores: 18 points
     assert destination.resources[CPU, 0] / destination.resources[CPU, 1] == pytest.approx(0.23)
     assert found.structural_points().tolist() == pytest.approx([13.0, 23.0])
+
+
+def test_what_the_extensible_load_manager_publishes_follows_a_moved_bundle():
+    def publish(event: LoadReport, usage_ratio: float, top: dict[str, float]) -> LoadReport:
+        published = Published(
+            usage_ratio=usage_ratio,
+            bytes_per_s=event.report.bytes_per_s,
+            updated_ms=event.time_ms,
+            top_bundles=list(top),
+            top_bytes_per_s=np.array([*top.values()]),
+        )
+        system = ["pulsar/system/0x00000000_0xffffffff"]
+        return msgspec.structs.replace(
+            event, report=replace(event.report, published=published, system_bundles=system)
+        )
+
+    found = begun()
+    found.unload(A, "b2:8080")
+    source = shown(
+        found,
+        publish(report("b1:8080", 30_000, 31.0, {A: 240.0, B: 100.0}), 0.30, {B: 15_000.0, A: 36_000.0}),
+    )
+    assert source.system_bundles == ["pulsar/system/0x00000000_0xffffffff"]
+    # 18 points less, as the broker's own usage
+    assert source.published is not None
+    assert source.published.usage_ratio == pytest.approx(0.12)
+    assert source.published.bytes_per_s == pytest.approx(15_000.0)
+    assert (source.published.top_bundles, source.published.top_bytes_per_s.tolist()) == ([B], [15_000.0])
+    destination = shown(found, publish(report("b2:8080", 30_000, 5.0, {C: 40.0}), 0.05, {C: 6_000.0}))
+    assert destination.published is not None
+    assert destination.published.usage_ratio == pytest.approx(0.23)
+    assert destination.published.top_bundles == [C, A]
+    assert destination.published.top_bytes_per_s.tolist() == [6_000.0, 36_000.0]
 
 
 def test_what_was_not_measured_stays_so():
