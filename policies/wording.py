@@ -28,7 +28,7 @@ def bytes_text(value: float | None) -> str:
         return "?"
     unit = 0
     scaled = float(value)
-    while scaled >= _KILO and unit < len(_UNITS) - 1:
+    while round(scaled, 1 if unit else 0) >= _KILO and unit < len(_UNITS) - 1:
         scaled /= _KILO
         unit += 1
     return f"{scaled:.1f} {_UNITS[unit]}" if unit else f"{value:.0f} B"
@@ -48,7 +48,7 @@ def duration(seconds: float | None) -> str:
     """Seconds as text in their two largest units; ? for unknown."""
     if seconds is None:
         return "?"
-    if seconds < _MINUTE_S:
+    if round(seconds, 1) < _MINUTE_S:
         return f"{seconds:.1f} s"
     whole = round(seconds)
     if whole < _HOUR_S:

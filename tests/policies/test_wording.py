@@ -2,7 +2,7 @@
 
 import pytest
 
-from policies.wording import bytes_text, counted, digits, rate_text, time_text
+from policies.wording import bytes_text, counted, digits, duration, rate_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,21 @@ def test_a_noun_agrees_with_its_count(count: int, text: str):
 
 
 @pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "?"),
+        (0.04, "0.0 s"),
+        (59.94, "59.9 s"),
+        (59.96, "1 min 00 s"),
+        (3_599.6, "1 h 00 min"),
+        (86_399.6, "1 d 00 h"),
+    ],
+)
+def test_a_duration_has_its_two_largest_units(seconds: float | None, text: str):
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
     ("time", "text", "exact"),
     [
         ("2026-11-21T13:23:20.000Z", "2026-11-21T13:23:20Z", "2026-11-21T13:23:20Z"),
@@ -41,7 +56,16 @@ def test_a_time_is_said_to_the_second_unless_less_matters(time: str, text: str, 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "?"), (0, "0 B"), (999, "999 B"), (2_401_700, "2.4 MB"), (3 * 2.0**63, "27.7 EB")],
+    [
+        (None, "?"),
+        (0, "0 B"),
+        (999, "999 B"),
+        (999.6, "1.0 kB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (2_401_700, "2.4 MB"),
+        (3 * 2.0**63, "27.7 EB"),
+    ],
 )
 def test_bytes_and_rates_have_one_form(value: float | None, text: str):
     assert bytes_text(value) == text
