@@ -35,6 +35,8 @@ UNLIKE_RATIO = 0.3
 """Standard deviation of the factors of brokers about which nothing is known."""
 MOST_SURPRISE_POINTS = 10.0
 """How far a report counts beyond what was known, two and a half times the usual noise: what goes beyond is a spike for now."""
+MUCH_RATIO = 0.1
+"""Share of a broker's messages or bytes from which on a part of them is much."""
 _RIDGE = 0.3
 """Weight of what is assumed of the rule, against what a round says."""
 _TRUST_POINTS = 10.0
@@ -115,6 +117,14 @@ def percent_of(amounts: Floats, limits: Floats) -> Floats:
     """Amounts in percent of limits; 0 where a resource is not measured."""
     measured = limits > 0
     return np.where(measured, 100.0 * amounts / np.where(measured, limits, 1.0), 0.0)
+
+
+def is_much(part: Floats, whole: Floats) -> Bools:
+    """Whether a part of each broker's traffic is much of its messages or its bytes, (n,); both are rates as bundles have them, (n, 4)."""
+    messages, its_bytes = slice(0, 2), slice(2, 4)
+    sums = [(part[:, each].sum(axis=1), whole[:, each].sum(axis=1)) for each in (messages, its_bytes)]
+    much: Bools = np.any([(some > 0) & (some >= MUCH_RATIO * all_) for some, all_ in sums], axis=0)
+    return much
 
 
 def learn(

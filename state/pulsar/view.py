@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.columns import Bools, Floats, Ints, sum_runs
-from policies.costs import Costs, learn
+from policies.costs import Costs, is_much, learn
 from policies.shedding.view import (
     NOT_OWNED,
     BrokerTable,
     BundleTable,
-    JudgedAction,
     PublishedLoads,
     RoundView,
     Side,
@@ -29,16 +28,16 @@ from policies.shedding.view import (
 )
 from policies.usage import NOT_MEASURED, REPORTED_COUNT, percent, weighted_maximum_ratio
 from state.closing import Closing
-from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport
+from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport, LoadReport
 from state.facts import Facts
 from state.guard_settings import GuardSettings
-from state.ledger import HOUR_MS, Decision, Ledger
+from state.ledger import Decision, Ledger
 from state.memory import Header
 from state.outputs import ShadowSummary, UsageSummary
 from state.pulsar.fleet import Advanced
 from state.pulsar.groups import Groups
 from state.pulsar.listings import match, pick
-from state.pulsar.memory import Fleet, WaitingReport
+from state.pulsar.memory import Fleet
 from state.pulsar.shadow import Shadow, counted_owners, shadow_of_round
 from state.settings import MS_PER_S, PulsarSettings
 
@@ -103,7 +102,7 @@ class RoundContext:
     before: Fleet
     """The fleet before the round."""
     advanced: Advanced
-    reports: dict[str, WaitingReport]
+    reports: dict[str, LoadReport]
     loads: Loads
     """As they were measured."""
     rates: Floats
@@ -169,7 +168,7 @@ class RoundContext:
 
 
 def round_context(
-    closing: Closing, header: Header, before: Fleet, advanced: Advanced, reports: dict[str, WaitingReport]
+    closing: Closing, header: Header, before: Fleet, advanced: Advanced, reports: dict[str, LoadReport]
 ) -> RoundContext:
     """The round with its loads, after what traffic costs was learned from them."""
     loads = measure(closing, advanced, reports)
@@ -214,7 +213,7 @@ _BROKER_COLUMNS = [
 
 
 def measure(
-    closing: Closing, advanced: Advanced, reports: dict[str, WaitingReport], shadow: Shadow | None = None
+    closing: Closing, advanced: Advanced, reports: dict[str, LoadReport], shadow: Shadow | None = None
 ) -> Loads:
     """Load of each broker of the round; with a shadow, as if its moves had happened.
 
@@ -296,10 +295,6 @@ def broker_rates(advanced: Advanced, measured: Loads) -> Floats:
     return rates
 
 
-_MUCH_RATIO = 0.1
-"""Share of a broker's traffic from which on what came to it or left it since the round before hides what its traffic costs."""
-
-
 def learn_costs(advanced: Advanced, measured: Loads, rates: Floats, moving: Collection[str]) -> Costs:
     """Learn in ``advanced.fleet`` what traffic costs, and give the costs of the brokers that reported.
 
@@ -308,9 +303,7 @@ def learn_costs(advanced: Advanced, measured: Loads, rates: Floats, moving: Coll
     """
     fleet, names = advanced.fleet, measured.names
     moved = advanced.moved[match(fleet.brokers, names)]
-    counts = np.array([name not in moving for name in names], dtype=np.bool_)
-    for columns in (slice(0, 2), slice(2, 4)):  # messages, bytes
-        counts &= moved[:, columns].sum(axis=1) <= _MUCH_RATIO * rates[:, columns].sum(axis=1)
+    counts = np.array([name not in moving for name in names], dtype=np.bool_) & ~is_much(moved, rates)
     fleet.costs, costs = learn(
         fleet.costs,
         names,
@@ -410,7 +403,7 @@ def policy_view(
             present_rates=lambda rows: advanced.present_rates(taken[rows]),
             in_flight=lambda: _in_flight(ledger, arrived=() if shadow is None else shadow.bundles),
             moved_rates=advanced.moved[at[kept]],
-            judged=lambda: _judged_actions(ledger, end_ms),
+            promises=lambda: ledger.last_promises(end_ms=end_ms),
             published=published_loads(context, brokers.names, bundles),
             absent=advanced.is_absent[taken] if advanced.is_absent.any() else None,
             missing=_missing(context),
@@ -439,26 +432,6 @@ def _in_flight(ledger: Ledger, *, arrived: Collection[str]) -> list[UnloadInFlig
         UnloadInFlight(unload.bundle, unload.source, unload.destination, unload.traffic)
         for unload in sorted(ledger.unloads_on_their_way(), key=lambda unload: unload.bundle)
         if unload.bundle not in arrived
-    ]
-
-
-def _judged_actions(ledger: Ledger, end_ms: int) -> list[JudgedAction]:
-    """The last judged actions; a promise counts for an hour after it was checked."""
-    return [
-        JudgedAction(
-            kind=decision.kind,
-            outcome=decision.verdict.outcome,
-            age_s=(end_ms - decision.verdict.judged_ms) / MS_PER_S,
-            brokers=brokers_of(decision),
-            before=decision.before,
-            expected=decision.verdict.expected,
-            seen=decision.verdict.seen,
-            promise=decision.promise.promise
-            if decision.promise and decision.promise.checked_ms > end_ms - HOUR_MS
-            else None,
-        )
-        for decision in ledger.judged()
-        if decision.verdict
     ]
 
 

@@ -20,7 +20,7 @@ from annotated_types import Ge, Le
 
 from policies.bounds import NotNegative, Ratio, check_bounds
 from policies.columns import Bools, Floats, Ints, sum_runs
-from policies.costs import SATURATED_POINTS, CostMemory, Costs, figures_of, learn
+from policies.costs import SATURATED_POINTS, CostMemory, Costs, figures_of, is_much, learn
 from policies.shedding.view import RoundView
 from policies.usage import RESOURCES
 
@@ -171,8 +171,6 @@ LEAST_NOISE_POINTS = 0.3
 """Noise is never taken for less: the resolution of what brokers report."""
 UNKNOWN_ROUNDS = 4.0
 """Rounds after which half of a level's squared error is its noise: before, little is known about the broker."""
-MUCH_RATIO = 0.1
-"""Share of a broker's traffic from which on its absent bundles are waited for: without them a plan would move several smaller ones."""
 MOST_WAITED_ROUNDS = 3
 """For how many rounds in a row: by default so long a bundle is kept that nobody lists."""
 HIDDEN_POINTS = 20.0
@@ -281,13 +279,14 @@ def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
 
 
 def _waits(view: RoundView, average: Floats, learned: Floats) -> Bools:
-    """Brokers whose absent bundles are waited for, (n,), as they carry much; the rounds are counted in place."""
+    """Brokers whose absent bundles are waited for, (n,), as they carry much; the rounds are counted in place.
+
+    Without them a plan would move several smaller ones.
+    """
     waits = np.zeros(len(average), dtype=np.bool_)
     if view.absent is not None:
         absent = sum_runs(view.bundles.starts, np.where(view.absent[:, None], view.bundles.rates, 0.0))
-        for columns in (slice(0, 2), slice(2, 4)):  # messages, bytes
-            part, whole = absent[:, columns].sum(axis=1), average[:, columns].sum(axis=1)
-            waits |= (part > 0) & (part >= MUCH_RATIO * whole)
+        waits = is_much(absent, average)
     waits &= learned[:, WAITED] < MOST_WAITED_ROUNDS
     learned[:, WAITED] = np.where(waits, learned[:, WAITED] + 1.0, 0.0)
     return waits
