@@ -28,7 +28,7 @@ from state.events import (
     Tick,
 )
 from state.events import System as SystemName
-from state.layouts import FRESH
+from state.layouts import FRESH, seal
 from state.memory import (
     Header,
     OpenRound,
@@ -202,7 +202,7 @@ class Controller:
         )
         self._known_results = {}
         # nothing is stored before the system is known
-        self._remembered = systems.system_of(system).decode(None)
+        self._remembered = systems.decode_memory(system, None)
         for record in before.early:
             self._move_clock(record.clock_ms)
             self._take_again(control.pending_event(record))
@@ -267,7 +267,7 @@ class Controller:
         if self._header != Header(length_ms=self._header.length_ms):
             self._store.put_header(encode_header(self._header))
         if self._remembered is not None and self._remembered_changed:
-            self._store.put_fleet(systems.system_of(self._header.system).encode(self._remembered))
+            self._store.put_fleet(seal(self._remembered))
         self._remembered_changed = False
 
     def _count(self, event: Event, result: Result, step: Step) -> Step:
@@ -375,8 +375,9 @@ class Controller:
 
     def _load(self, system: System[Any]) -> Any:
         if self._remembered is None:
-            self._remembered = system.decode(None if self._is_forgotten else self._store.fleet())
+            stored = None if self._is_forgotten else self._store.fleet()
+            self._remembered = systems.decode_memory(system.name, stored)
         return self._remembered
 
     def _room(self) -> ReportBuffer:
-        return ReportBuffer(self._store, systems.encode_waiting, systems.decode_waiting)
+        return ReportBuffer(self._store, systems.decode_waiting)

@@ -255,6 +255,11 @@ class LoadReport(Event, frozen=True, array_like=True, eq=False):
     broker: str
     report: BrokerReport
 
+    @property
+    def rows_count(self) -> int:
+        """Number of bundles in it."""
+        return len(self.report.bundles)
+
 
 class BrokerLoad(LoadReport, frozen=True, array_like=True, eq=False):
     """The load report of a broker with the extensible load manager; it has what the broker publishes about itself."""
@@ -265,6 +270,11 @@ class TopicStats(Event, frozen=True, array_like=True, eq=False):
 
     broker: str
     traffic: TopicTraffic
+
+    @property
+    def rows_count(self) -> int:
+        """Number of topics in it."""
+        return len(self.traffic.topics)
 
 
 class KafkaLoadReport(Event, frozen=True, array_like=True, eq=False):

@@ -9,6 +9,7 @@ Invariant: a value is read under the version that it was written with, or not at
 No version was released yet: until one is, layouts may change under the same number.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
@@ -34,26 +35,77 @@ UPGRADES: dict[int, Upgrade] = {}
 """Upgrades by the version that each one starts from."""
 
 
-def _encode_column(value: Any) -> tuple[tuple[int, ...], bytes]:
-    """A column of integers as its shape and its numbers, little-endian int64."""
+class Names:
+    """Names of rows, as a list and as the text that is stored: each is made from the other when it is first needed."""
+
+    __slots__ = ("_list", "_text")
+
+    def __init__(self, names: list[str] | None = None, text: str | None = None) -> None:
+        """One of the two, or both if they have the same names."""
+        self._list, self._text = names, text
+
+    @property
+    def each(self) -> list[str]:
+        """A string for each row."""
+        if self._list is None:
+            self._list = self._text.split("\n") if self._text else []
+        return self._list
+
+    @property
+    def text(self) -> str:
+        """One name per line; no name contains a line break."""
+        if self._text is None:
+            self._text = "\n".join(self.each)
+        return self._text
+
+    def begin_with(self, names: list[str]) -> bool:
+        """Whether the first names are these; one text is compared faster than a hundred thousand equal strings."""
+        first, text = "\n".join(names), self.text
+        return text.startswith(first) and (not names or len(text) == len(first) or text[len(first)] == "\n")
+
+
+_WHOLE = ("|u1", "<u2", "<u4", "<i4", "<i8")
+"""Types of whole numbers that columns are stored in, the smallest first."""
+
+
+def _encode_other(value: Any) -> Any:
+    """Names as one text. A column as its shape, its type and its numbers: none for zeros, bits for truth values, small whole numbers."""
+    if isinstance(value, Names):
+        return value.text
     if not isinstance(value, np.ndarray):
         raise NotImplementedError(f"{type(value)} is not stored")
-    return value.shape, value.astype("<i8").tobytes()
+    if not value.any():
+        return value.shape, value.dtype.str, b""
+    if value.dtype == np.bool_:
+        return value.shape, value.dtype.str, np.packbits(value).tobytes()
+    if value.dtype == np.int64:
+        least, most = int(value.min()), int(value.max())
+        type_ = next(each for each in _WHOLE if np.iinfo(each).min <= least and most <= np.iinfo(each).max)
+        value = value.astype(type_)
+    return value.shape, value.dtype.str, value.tobytes()
 
 
-def _decode_column(type_: type, stored: Any) -> Any:  # noqa: ARG001  all columns that are stored like this hold integers
-    shape, numbers = stored
-    return np.frombuffer(numbers, dtype="<i8").reshape(shape)
+def _decode_other(type_: type, stored: Any) -> Any:
+    if type_ is Names:
+        return Names(text=stored)
+    shape, kind, numbers = stored
+    if not numbers:
+        return np.zeros(shape, dtype=kind)
+    if kind == np.dtype(np.bool_).str:
+        bits = np.unpackbits(np.frombuffer(numbers, dtype=np.uint8), count=math.prod(shape))
+        return bits.astype(np.bool_).reshape(shape)
+    column = np.frombuffer(numbers, dtype=kind).reshape(shape)
+    return column if column.dtype == np.float64 else column.astype(np.int64, copy=False)
 
 
-_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_column)
+_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_other)
 
 T = TypeVar("T")
 
 
 def body_decoder(type_: type[T]) -> msgspec.msgpack.Decoder[T]:
-    """Reads the body of a stored value, columns of integers included."""
-    return msgspec.msgpack.Decoder(type_, dec_hook=_decode_column)
+    """Reads the body of a stored value, columns and names included."""
+    return msgspec.msgpack.Decoder(type_, dec_hook=_decode_other)
 
 
 class NewerStateError(Exception):

@@ -71,9 +71,9 @@ class MembersChange(msgspec.Struct, frozen=True, array_like=True):
     round: int
     """The first that shows it."""
     joined: str
-    """The first of the brokers that came, for a sentence; empty for none."""
+    """The brokers that came, the first few and how many more, for a sentence; empty for none."""
     left: str
-    """The first of the brokers that went; empty for none."""
+    """The same of those that went."""
 
 
 class ProposalRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -13,9 +13,6 @@ from state.layouts import seal, unseal
 from state.memory import Header, OpenRound, Sender, Waiters, Waiting, WaitingKey, WaitingKind
 from state.store import Store, StoredKey
 
-Encode = Callable[[WaitingKey, Waiting], bytes]
-
-
 Decode = Callable[[WaitingKey, bytes], Waiting]
 
 
@@ -51,9 +48,8 @@ class ReportBuffer:
     a batch never reaches the store.
     """
 
-    def __init__(self, store: Store, encode: Encode, decode: Decode) -> None:
+    def __init__(self, store: Store, decode: Decode) -> None:
         self._store = store
-        self._encode = encode
         self._decode = decode
         self._new: dict[int, dict[WaitingKey, Waiting]] = {}
         """By round."""
@@ -114,7 +110,7 @@ class ReportBuffer:
         self._left = []
 
     def _write(self, number: int, open_round: OpenRound, new: Mapping[WaitingKey, Waiting]) -> None:
-        entries = (Entry(key.kind, key.broker, self._encode(key, waiting)) for key, waiting in new.items())
+        entries = (Entry(key.kind, key.broker, seal(waiting)) for key, waiting in new.items())
         for batch in _cut(entries):
             key = StoredKey(number, open_round.stored_count)
             self._store.put_waiting(key, encode_batch(batch))

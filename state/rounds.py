@@ -145,7 +145,7 @@ def _draft(ended: Round[MemoryT], memory: Memory[MemoryT]) -> Memory[MemoryT]:
 
 def _forgotten(ended: Round[MemoryT], draft: Memory[MemoryT]) -> Memory[MemoryT]:
     # A round without reports may close without its memory, which then is empty from here on, too.
-    remembered = ended.system.decode(None) if draft.own is None else ended.system.forgotten(draft.own)
+    remembered = ended.system.memory() if draft.own is None else ended.system.forgotten(draft.own)
     return Memory(header=control.forget(draft.header, ended.number), own=remembered)
 
 

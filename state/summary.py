@@ -5,7 +5,7 @@ tables are halved until it fits, and so is the section of a throttle.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -15,23 +15,21 @@ from state.closing import Closing, Outcome, failing_since
 from state.events import Control
 from state.memory import Header
 from state.outputs import (
-    ApprovalSummary,
     ControlInForce,
     Finding,
     InFlightRow,
-    JudgedRow,
-    MaintenanceSummary,
-    OtherBalancers,
-    PromisesSummary,
     RoundSummary,
     Section,
-    ShadowSummary,
     ThrottleSummary,
     canonical,
     rfc3339,
 )
 from state.overlay import epoch_ms, moment_at
 from state.settings import MS_PER_S
+
+Row = TypeVar("Row")
+V = TypeVar("V")
+AnyStruct = TypeVar("AnyStruct", bound=msgspec.Struct)
 
 SHOWN_ROWS = 100
 """Rows of a table shown in full."""
@@ -100,14 +98,13 @@ def frame(
         brokers_excluded=[],
         brokers_asked=[] if tick is None else sorted(tick.asked),
         brokers_failed={} if tick is None else dict(tick.failed),
-        reports_used_count=len(reports_ms),
         oldest_report_age_s=(closing.end_ms - min(reports_ms.values(), default=closing.end_ms)) / MS_PER_S,
         usage=None,
         resources={},
         brokers=[],
-        examined=empty_section(),
-        candidates=empty_section(),
-        splits=empty_section(),
+        examined=section_of([], []),
+        candidates=section_of([], []),
+        splits=section_of([], []),
         findings=findings_section([*_unanswered(closing, header), *_skipped_after_pause(closing), *findings]),
         actions_count=0,
         actions=[],
@@ -151,9 +148,17 @@ def _whole_or_none(settings: dict[str, Any] | None) -> dict[str, Any] | None:
     return settings if len(msgspec.json.encode(settings)) <= MAX_SETTINGS_BYTES else None
 
 
-def empty_section() -> Section[Any]:
-    """A section of a round that has nothing to show in it."""
-    return Section(count=0, outcomes={}, heaviest=[])
+def section_of(outcomes: Iterable[str], rows: Sequence[Row]) -> Section[Row]:
+    """All ``outcomes`` counted, and the first of the rows, which are in order; the heaviest come first."""
+    counts = Counter(outcomes)
+    return Section(
+        count=counts.total(), outcomes=dict(sorted(counts.items())), heaviest=list(rows[:SHOWN_ROWS])
+    )
+
+
+def findings_section(findings: Sequence[Finding]) -> Section[Finding]:
+    """All of a round's findings; the first are shown."""
+    return section_of((finding.kind for finding in findings), findings)
 
 
 def _skipped_after_pause(closing: Closing) -> list[Finding]:
@@ -222,14 +227,6 @@ def join_names(names: Sequence[str], most: int = _NAMED_COUNT, *, count: int = 0
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def findings_section(findings: Sequence[Finding]) -> Section[Finding]:
-    """All of a round's findings; the first are shown."""
-    outcomes = Counter(finding.kind for finding in findings)
-    return Section(
-        count=len(findings), outcomes=dict(sorted(outcomes.items())), heaviest=list(findings[:SHOWN_ROWS])
-    )
-
-
 def fit(summary: RoundSummary) -> RoundSummary:
     """The same summary, its tables halved until it is at most ``MAX_BYTES``."""
     shown = SHOWN_ROWS
@@ -240,92 +237,37 @@ def fit(summary: RoundSummary) -> RoundSummary:
         shown //= 2
 
 
-def _cut_balancers(balancers: OtherBalancers | None, shown: int) -> OtherBalancers | None:
-    if balancers is None:
-        return None
-    return OtherBalancers(
-        shedding_brokers=balancers.shedding_brokers[:shown],
-        splitting_brokers=balancers.splitting_brokers[:shown],
-        unknown_brokers=balancers.unknown_brokers[:shown],
-    )
-
-
-def _cut_shadow(shadow: ShadowSummary | None, shown: int) -> ShadowSummary | None:
-    return None if shadow is None else msgspec.structs.replace(shadow, heaviest=shadow.heaviest[:shown])
-
-
-def _cut_judged(judged: Section[JudgedRow] | None, shown: int) -> Section[JudgedRow] | None:
-    return None if judged is None else msgspec.structs.replace(judged, heaviest=judged.heaviest[:shown])
-
-
-def _cut_promises(promises: PromisesSummary | None, shown: int) -> PromisesSummary | None:
-    if promises is None:
-        return None
-    checked = msgspec.structs.replace(promises.checked, heaviest=promises.checked.heaviest[:shown])
-    return msgspec.structs.replace(promises, checked=checked)
-
-
-def _cut_maintenance(maintenance: MaintenanceSummary | None, shown: int) -> MaintenanceSummary | None:
-    if maintenance is None:
-        return None
-    return MaintenanceSummary(
-        brokers=maintenance.brokers[:shown],
-        namespaces=maintenance.namespaces[:shown],
-        drains=maintenance.drains[:shown],
-        bundles_left=msgspec.structs.replace(
-            maintenance.bundles_left, heaviest=maintenance.bundles_left.heaviest[:shown]
-        ),
-    )
-
-
-def _cut_approval(approval: ApprovalSummary | None, shown: int) -> ApprovalSummary | None:
-    if approval is None:
-        return None
-    return ApprovalSummary(
-        open_count=approval.open_count,
-        open=approval.open[:shown],
-        expired=approval.expired[:shown],
-        answers=approval.answers[:shown],
-    )
-
-
-def _cut_settings(settings: dict[str, Any], shown: int) -> dict[str, Any]:
-    """The settings with shorter tables; only a table with a value for each broker can be longer than what is shown."""
-    return {
-        name: dict(list(value.items())[:shown]) if name == "brokers" else _cut_settings(value, shown)
-        for name, value in settings.items()
-        if isinstance(value, dict)
-    } | {name: value for name, value in settings.items() if not isinstance(value, dict)}
-
-
 def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
     return msgspec.structs.replace(
-        summary,
-        brokers_reporting=summary.brokers_reporting[:shown],
-        brokers_missing=summary.brokers_missing[:shown],
-        brokers_excluded=summary.brokers_excluded[:shown],
-        brokers_asked=summary.brokers_asked[:shown],
-        other_balancers=_cut_balancers(summary.other_balancers, shown),
-        brokers_failed=dict(list(summary.brokers_failed.items())[:shown]),
-        brokers=summary.brokers[:shown],
-        kafka_brokers=summary.kafka_brokers[:shown],
-        examined=msgspec.structs.replace(summary.examined, heaviest=summary.examined.heaviest[:shown]),
-        candidates=msgspec.structs.replace(summary.candidates, heaviest=summary.candidates.heaviest[:shown]),
-        splits=msgspec.structs.replace(summary.splits, heaviest=summary.splits.heaviest[:shown]),
-        judged=_cut_judged(summary.judged, shown),
-        promises=_cut_promises(summary.promises, shown),
-        shadow=_cut_shadow(summary.shadow, shown),
-        maintenance=_cut_maintenance(summary.maintenance, shown),
-        approval=_cut_approval(summary.approval, shown),
-        findings=msgspec.structs.replace(summary.findings, heaviest=summary.findings.heaviest[:shown]),
-        actions=summary.actions[:shown],
-        in_flight=summary.in_flight[:shown],
+        _cut_lists(summary, shown),
+        brokers_failed=_first(summary.brokers_failed, shown),
         settings=_cut_settings(summary.settings, shown),
         throttle=None if summary.throttle is None else cut_throttle(summary.throttle, shown),
     )
 
 
-V = TypeVar("V")
+def _cut_lists(section: AnyStruct, shown: int) -> AnyStruct:
+    """The first rows of each list of a section, and of the sections in it; the counts show how much is cut off."""
+    cut: dict[str, Any] = {}
+    for name in section.__struct_fields__:
+        value = getattr(section, name)
+        if isinstance(value, list):
+            cut[name] = value[:shown]
+        elif isinstance(value, msgspec.Struct):
+            cut[name] = _cut_lists(value, shown)
+    return msgspec.structs.replace(section, **cut)
+
+
+def _cut_settings(settings: dict[str, Any], shown: int) -> dict[str, Any]:
+    """The settings with shorter lists and tables of brokers; nothing else in them can be longer than what is shown."""
+    cut: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            cut[name] = _first(value, shown) if name == "brokers" else _cut_settings(value, shown)
+        else:
+            cut[name] = value[:shown] if isinstance(value, list | tuple) else value
+    return cut
+
 
 SHOWN_CHARACTERS = 500
 """Characters shown of a list that somebody else set."""
@@ -334,11 +276,10 @@ SHOWN_CHARACTERS = 500
 def cut_throttle(throttle: ThrottleSummary, shown: int) -> ThrottleSummary:
     """Tables of at most ``shown`` rows; the counts show how much is cut off."""
     return msgspec.structs.replace(
-        throttle,
+        _cut_lists(throttle, shown),
+        recovering=_first(throttle.recovering, shown),
         rates_bytes_per_s=_first(throttle.rates_bytes_per_s, 10 * shown),
         min_bytes_per_s=_first(throttle.min_bytes_per_s, 10 * shown),
-        violations=throttle.violations[:shown],
-        unknown=throttle.unknown[:shown],
         others_leader_throttled_replicas=_texts(throttle.others_leader_throttled_replicas, shown),
         others_follower_throttled_replicas=_texts(throttle.others_follower_throttled_replicas, shown),
         others_rates_bytes_per_s=_first(throttle.others_rates_bytes_per_s, shown),

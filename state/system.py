@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from state.closing import Closing
 from state.events import Event
 from state.events import System as SystemName
-from state.memory import Header, OpenRound, Waiting, WaitingKey, WaitingKind
+from state.layouts import Kind
+from state.memory import Header, OpenRound, WaitingKey, WaitingKind
 from state.outputs import Output
 from state.settings import ClusterSettings, KafkaSettings, PulsarSettings, RoundSettings
 
@@ -38,6 +39,10 @@ class System(ABC, Generic[MemoryT]):
     """Further events that only clusters of this system have."""
     report: ClassVar[WaitingKind]
     """The kind that is a broker's load report."""
+    stored: ClassVar[Kind]
+    """The kind of stored value that its memory is."""
+    memory: ClassVar[type[Any]]
+    """Type of its memory; one without arguments is empty."""
 
     @abstractmethod
     def rounds(self, settings: HasSettings) -> RoundSettings:
@@ -46,30 +51,6 @@ class System(ABC, Generic[MemoryT]):
     @abstractmethod
     def policy(self, settings: ClusterSettings) -> str:
         """Name of the policy in force."""
-
-    @abstractmethod
-    def waiting_of(self, event: Event) -> tuple[WaitingKind, str, Waiting] | None:
-        """The part of an event that waits until its round closes: kind, sender, value; None for every other event."""
-
-    def event_of(self, kind: WaitingKind, waiting: Waiting) -> type[Event]:  # noqa: ARG002  most kinds are of one event
-        """Type of the event that waits in this form."""
-        return self.events[kind]
-
-    @abstractmethod
-    def encode_waiting(self, waiting: Any) -> bytes:
-        """Bytes of what waits."""
-
-    @abstractmethod
-    def decode_waiting(self, kind: WaitingKind, value: bytes) -> Waiting:
-        """What waits, from bytes. Raises what ``state.layouts.unseal`` does."""
-
-    @abstractmethod
-    def encode(self, memory: MemoryT) -> bytes:
-        """Bytes of the memory."""
-
-    @abstractmethod
-    def decode(self, value: bytes | None) -> MemoryT:
-        """The memory from bytes; empty for None. Raises what ``state.layouts.unseal`` does."""
 
     @abstractmethod
     def forgotten(self, memory: MemoryT) -> MemoryT:

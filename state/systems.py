@@ -4,12 +4,14 @@ A cluster belongs to the system of its first accepted report or statistics. What
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from state.events import Control, Event, Rejection
+from msgspec.msgpack import Decoder
+
+from state.events import BrokerLoad, Control, Event, LoadReport, Rejection
 from state.events import System as SystemName
 from state.kafka.system import Kafka
-from state.layouts import FRESH
+from state.layouts import FRESH, body_decoder, unseal
 from state.memory import Waiting, WaitingKey, WaitingKind
 from state.pulsar.system import Pulsar
 from state.settings import ClusterSettings, RoundSettings
@@ -22,7 +24,10 @@ _OF_EVENT = {
     for kind in (*system.events.values(), *system.others)
     for type_ in (kind, *kind.__subclasses__())
 }
-_OF_KIND = {kind: system for system in SYSTEMS.values() for kind in system.events}
+_EVENTS = {kind: event for system in SYSTEMS.values() for kind, event in system.events.items()}
+_KINDS = {type_: kind for kind, event in _EVENTS.items() for type_ in (event, *event.__subclasses__())}
+_WAITING: Mapping[WaitingKind, Decoder[Any]] = {kind: body_decoder(event) for kind, event in _EVENTS.items()}
+_MEMORIES = {name: body_decoder(system.memory) for name, system in SYSTEMS.items()}
 
 
 def system_of(name: SystemName | None) -> System[Any]:
@@ -41,25 +46,31 @@ def all_rounds(base: HasSettings) -> list[RoundSettings]:
 
 
 def waiting_of(event: Event, number: int) -> tuple[WaitingKey, Waiting] | None:
-    """The part of an event that waits until its round closes; None for an event that goes into the header."""
-    system = _OF_EVENT.get(type(event))
-    part = None if system is None else system.waiting_of(event)
-    return None if part is None else (WaitingKey(number, part[0], part[1]), part[2])
+    """What waits of an event until its round closes, which is all of it; None for an event that goes into the header."""
+    kind = _KINDS.get(type(event))
+    return (
+        None
+        if kind is None
+        else (WaitingKey(number, kind, getattr(event, "broker", "")), cast("Waiting", event))
+    )
 
 
 def event_of(kind: WaitingKind, waiting: Waiting) -> type[Event]:
-    """The type of a waiting event."""
-    return _OF_KIND[kind].event_of(kind, waiting)
-
-
-def encode_waiting(key: WaitingKey, waiting: Waiting) -> bytes:
-    """Bytes of a waiting event."""
-    return _OF_KIND[key.kind].encode_waiting(waiting)
+    """The type of a waiting event, which one from the store no longer has by itself: ``BrokerLoad`` waits as a ``LoadReport``."""
+    has_published = isinstance(waiting, LoadReport) and waiting.report.published is not None
+    return BrokerLoad if has_published else _EVENTS[kind]
 
 
 def decode_waiting(key: WaitingKey, value: bytes) -> Waiting:
     """A waiting event from bytes. Raises what ``state.layouts.unseal`` does."""
-    return _OF_KIND[key.kind].decode_waiting(key.kind, value)
+    waiting: Waiting = _WAITING[key.kind].decode(unseal(key.kind, value))
+    return waiting
+
+
+def decode_memory(name: SystemName | None, value: bytes | None) -> Any:
+    """The memory of a cluster from bytes, an empty one for None. Raises what ``state.layouts.unseal`` does."""
+    system = system_of(name)
+    return system.memory() if value is None else _MEMORIES[system.name].decode(unseal(system.stored, value))
 
 
 def shown_by(type_: type[Event]) -> SystemName | None:

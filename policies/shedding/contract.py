@@ -29,8 +29,6 @@ class OutcomeText:
     """What a person can do; empty: nothing."""
     remedy: str = ""
     """What would have to change for its bundles to move, about "its" broker or fleet; empty for ``fired``."""
-    is_hold: bool = False
-    """Whether unloads that were wanted are held back, which people should know of."""
     example: str = ""
     """How the summary shows it, where it adds numbers."""
 

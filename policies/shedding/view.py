@@ -214,26 +214,6 @@ class Promise:
         return closer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedAction:
-    """An action of ours whose effect is known."""
-
-    kind: Literal["unload", "split"]
-    outcome: Literal["effective", "failed", "ineffective"]
-    age_s: float
-    """Seconds from the judgement to the end of the round."""
-    brokers: Mapping[Side, str]
-    """The brokers of an unload; no destination where Pulsar chooses. Empty for a split."""
-    before: Mapping[Side, Traffic]
-    """Load of these brokers when it was decided; so far as it is known."""
-    expected: Mapping[Side, Traffic]
-    """Load that they should have had at the judgement, by the unloads that were carried out until then."""
-    seen: Mapping[Side, Traffic]
-    """Load that they reported then; a broker without a report since the action's result is left out."""
-    promise: Promise | None = None
-    """What became of its promise; None as long as it is not checked, and from an hour after the check."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundView:
     """What a policy sees: one cluster, or one group of it, in one round."""
@@ -250,8 +230,8 @@ class RoundView:
     """Unloads from or to these brokers that are on their way; worked out when asked for."""
     moved_rates: Floats | None = None
     """Running averages of the bundles that came to or left each broker since the round before, whoever moved them, (n, 4); None: none."""
-    judged: Callable[[], Sequence[JudgedAction]] = tuple
-    """The last judged actions of the whole cluster, the oldest first; worked out when asked for."""
+    promises: Callable[[], Sequence[Promise]] = tuple
+    """What became of the promises of the cluster's last unloads that were checked within the hour, the oldest first; worked out when asked for."""
     published: PublishedLoads | None = None
     """What the brokers publish about themselves; None unless the extensible load manager runs at each of them."""
     missing: Sequence[str] = ()

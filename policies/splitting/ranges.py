@@ -161,17 +161,6 @@ class NamespaceBundles:
         rows: Ints = np.searchsorted(self.boundaries, positions, side="right").astype(np.int64) - 1
         return np.minimum(rows, len(self) - 1)
 
-    def row(self, wanted: BundleRange) -> int:
-        """Row of a bundle. Raises ``BadRange`` where the namespace has no such bundle."""
-        row = int(np.searchsorted(self.boundaries, wanted.lower))
-        if row >= len(self) or self.boundaries[row] != wanted.lower:
-            raise BadRange(
-                f"cannot find bundle {wanted}: no bundle of the namespace begins at its lower bound"
-            )
-        if self.boundaries[row + 1] != wanted.upper:
-            raise BadRange(f"invalid upper boundary for bundle {wanted}: it is {self.range_of(row)}")
-        return row
-
 
 DOMAINS = ("persistent://", "non-persistent://")
 """What a full topic name begins with."""

@@ -5,7 +5,7 @@ A minimum that comes near the rate, and moves that join, are acted on at once; e
 source leads; it is never zero. At the end exactly what was added is removed. Where the network leaves less than the minimum
 nothing is decided, because the move would never end under such a throttle: that is ``infeasible``, with the violations.
 
-While a copy is broken (``moves.broken_copies``) no rate makes it end: only minimums raise rates then, and nobody knows the end.
+While a copy is broken (``copies.broken_copies``) no rate makes it end: only minimums raise rates then, and nobody knows the end.
 Afterwards progress is watched anew. A raise for the deadline goes no further than the network is declared to carry, or was seen to.
 
 Partitions of which a number stays unknown for ``stale_after_rounds`` rounds keep the others from nothing: these are paced by what is
@@ -322,7 +322,7 @@ def _decide_without_reports(
         memory = replace(memory, stale_rounds=memory.stale_rounds + 1)
     if not memory.is_active:
         return None, memory, PacingExplanation(outcome="unknown", needs=needs)
-    explanation = PacingExplanation(outcome="stale", needs=needs, differs_from_plan=memory.differs_from_plan)
+    explanation = PacingExplanation(outcome="stale", needs=needs)
     lists = None
     if snapshot.copies is not None:
         lists = ListSteps.from_lists(
@@ -388,5 +388,4 @@ def _explain(now: Round, outcome: Outcome, trigger: Trigger | None, plan: RatePl
         needs=now.needs,
         plan=plan,
         eta=eta_in(now.snapshot, now.memory.watch, plan, now.loads),
-        differs_from_plan=now.memory.differs_from_plan,
     )

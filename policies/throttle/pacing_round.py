@@ -67,8 +67,6 @@ class PacingSnapshot:
     caps: Caps = NO_CAPS
     """Caps by ``capacity.limits_of``."""
     room: Caps = NO_CAPS
-    planned_fingerprint: str | None = None
-    """Fingerprint of the plan that somebody made; None: there is none."""
     down: frozenset[int] = frozenset()
     """Brokers of the copies that are not alive."""
     is_planned: bool = False
@@ -101,7 +99,6 @@ class PacingMemory:
     stale_rounds: int = 0
     is_fallback: bool = False
     """Whether the failover-safe rates are in force."""
-    differs_from_plan: bool = False
     watch: Watch = field(default_factory=Watch)
     inflow: Inflow = field(default_factory=Inflow)
     recovers: bool = False
@@ -142,7 +139,6 @@ class PacingExplanation:
     plan: RatePlan | None = None
     """What follows from the rates in force after this round; where it is infeasible, from the wanted rates."""
     eta: Eta | None = None
-    differs_from_plan: bool = False
 
 
 def stretch_rates(rates: Mapping[BrokerRole, int], lists: ListSteps) -> dict[BrokerRole, int]:
@@ -246,7 +242,7 @@ class Round:
         )
         return cls(
             snapshot=snapshot,
-            memory=replace(memory, differs_from_plan=_differs(snapshot, memory, copies, lists)),
+            memory=memory,
             settings=settings,
             needs=needs,
             loads=loads,
@@ -319,12 +315,3 @@ def eta_in(snapshot: PacingSnapshot, watch: Watch, plan: RatePlan | None, loads:
 def plan_in_force(rates: Mapping[BrokerRole, int], loads: tuple[Load, ...]) -> RatePlan:
     """What follows from the rates that are set."""
     return plan_at({load.role: rates.get(load.role) for load in loads}, loads)
-
-
-def _differs(snapshot: PacingSnapshot, memory: PacingMemory, copies: Copies, lists: ListSteps) -> bool:
-    """Whether what moves is not what was planned: at first by the fingerprint, later by whether moves joined."""
-    if snapshot.planned_fingerprint is None:
-        return False
-    if memory.is_active:
-        return memory.differs_from_plan or lists.is_joined
-    return copies.fingerprint() != snapshot.planned_fingerprint

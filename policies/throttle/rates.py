@@ -305,9 +305,6 @@ class ThrottleSettings:
     whichever source leads. It is never zero and never below what is known to be needed."""
     network_share_ratio: _RatioAboveZero = 0.9
     """Share of a broker's declared network capacity up to which replication may fill it, beside all other traffic."""
-    planned_fingerprint: str = ""
-    """Fingerprint that ``trimtab throttle plan`` printed; a move with another one is reported as ``differs-from-plan``.
-    Empty: there is no plan to compare with."""
 
     def __post_init__(self) -> None:
         check_bounds(self)

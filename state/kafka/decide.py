@@ -155,7 +155,6 @@ def _snapshot(context: RoundContext, sure: Drift, broken: Broken) -> PacingSnaps
         is_rate_lost=sure.is_rate_lost,
         caps=caps,
         room=room,
-        planned_fingerprint=settings.throttle.planned_fingerprint or None,
         down=broken.down,
         is_planned=observation.is_planned,
         is_broken=bool(broken.copies),

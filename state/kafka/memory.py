@@ -13,7 +13,6 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_round import PacingMemory
 from policies.throttle.roles import BrokerRole
 from state.events import PartitionTable
-from state.layouts import body_decoder, seal, unseal
 
 READING = ("at_ms", "leader", "log_size_bytes", "end_offset")
 """Numbers of a partition's log at its leader at one moment; the end offset may be ``UNKNOWN``."""
@@ -90,16 +89,3 @@ class KafkaMemory:
     """By broker with replicas that are behind."""
     knows_live: bool = False
     """Whether it was ever seen who is alive."""
-
-
-_memory = body_decoder(KafkaMemory)
-
-
-def encode_kafka(memory: KafkaMemory) -> bytes:
-    """Bytes of a memory; 80 bytes for each moving partition, and the throttled replica lists."""
-    return seal(memory)
-
-
-def decode_kafka(value: bytes) -> KafkaMemory:
-    """Memory from bytes. Raises what ``unseal`` does."""
-    return _memory.decode(unseal("kafka", value))

@@ -150,7 +150,6 @@ def _throttle(
         under_min_isr=[] if copies is None else _under_min_isr(copies),
         planned=observation.is_planned,
         fingerprint=None if copies is None else copies.fingerprint(),
-        differs_from_plan=explanation.differs_from_plan,
         bytes_left=_bytes_left(explanation, observation),
         rates_bytes_per_s={str(role): rate for role, rate in sorted(memory.pacing.rates.items())},
         min_bytes_per_s={}

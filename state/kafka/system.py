@@ -4,27 +4,15 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from state.closing import Closing
-from state.events import Event, KafkaLoadReport, Reassignment
+from state.events import KafkaLoadReport, Reassignment
 from state.kafka import decide, reconcile
 from state.kafka.actions import NAME
-from state.kafka.memory import (
-    KafkaMemory,
-    decode_kafka,
-    encode_kafka,
-)
-from state.layouts import body_decoder, seal, unseal
-from state.memory import Header, OpenRound, Waiting, WaitingKey, WaitingKind
+from state.kafka.memory import KafkaMemory
+from state.memory import Header, OpenRound, WaitingKey
 from state.outputs import Output
 from state.settings import ClusterSettings, RoundSettings
 from state.system import HasSettings, System
-
-_WAITING: dict[WaitingKind, msgspec.msgpack.Decoder[Any]] = {
-    "logs": body_decoder(KafkaLoadReport),
-    "moves": body_decoder(Reassignment),
-}
 
 
 class Kafka(System[KafkaMemory]):
@@ -34,33 +22,14 @@ class Kafka(System[KafkaMemory]):
     report = "logs"
     events = {"logs": KafkaLoadReport, "moves": Reassignment}  # noqa: RUF012  a class variable by its base
     others = ()
+    stored = "kafka"
+    memory = KafkaMemory
 
     def rounds(self, settings: HasSettings) -> RoundSettings:
         return settings.kafka.rounds
 
     def policy(self, settings: ClusterSettings) -> str:  # noqa: ARG002  there is one
         return NAME
-
-    def waiting_of(self, event: Event) -> tuple[WaitingKind, str, Waiting] | None:
-        match event:
-            case KafkaLoadReport():
-                return "logs", event.broker, event
-            case Reassignment():
-                return "moves", "", event
-        return None
-
-    def encode_waiting(self, waiting: Any) -> bytes:
-        return seal(waiting)
-
-    def decode_waiting(self, kind: WaitingKind, value: bytes) -> Waiting:
-        waiting: Waiting = _WAITING[kind].decode(unseal(kind, value))
-        return waiting
-
-    def encode(self, memory: KafkaMemory) -> bytes:
-        return encode_kafka(memory)
-
-    def decode(self, value: bytes | None) -> KafkaMemory:
-        return KafkaMemory() if value is None else decode_kafka(value)
 
     def forgotten(self, memory: KafkaMemory) -> KafkaMemory:
         """A throttle of ours that is or may be in force stays in the memory: otherwise nothing would take it off the brokers."""

@@ -13,7 +13,6 @@ from state.outputs.actions import (
     Unload,
     canonical,
     content_id,
-    moment_ms,
     output,
     rfc3339,
 )

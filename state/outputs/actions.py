@@ -21,7 +21,6 @@ ROUND_TYPE = "trimtab.round.v1"
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  naive on purpose: isoformat then leaves the offset to us
 _MS = timedelta(milliseconds=1)
-_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 _FIRST_MS = (datetime(1, 1, 1) - _EPOCH) // _MS  # noqa: DTZ001  the calendar's first day, naive like the epoch
 _LAST_MS = (datetime(9999, 12, 31) - _EPOCH) // _MS  # noqa: DTZ001
 
@@ -85,11 +84,6 @@ def canonical(data: Any) -> bytes:
 def content_id(data: bytes) -> str:
     """An id: the first 128 bits of the SHA-256 of what makes it unique, in hex."""
     return hashlib.sha256(data).hexdigest()[:32]
-
-
-def moment_ms(text: str) -> int:
-    """What ``rfc3339`` wrote, in milliseconds since the epoch. Raises ``ValueError``."""
-    return (datetime.strptime(text, _FORMAT) - _EPOCH) // _MS  # noqa: DTZ007  both are UTC, as the Z says
 
 
 @lru_cache(maxsize=256)

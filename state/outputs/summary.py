@@ -68,8 +68,6 @@ class ThrottleSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Whether all is only planned, and nothing is copied yet: the ETA is what it would take."""
     fingerprint: str | None
     """Fingerprint of what moves where."""
-    differs_from_plan: bool
-    """Whether this is another move than that of `planned_fingerprint`."""
     bytes_left: int | None
     """Sum over all copies; null: unknown."""
     rates_bytes_per_s: dict[str, int]
@@ -198,8 +196,6 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Brokers the collector asked, from the round's newest tick."""
     brokers_failed: dict[str, str]
     """Brokers that did not answer the collector, each with the reason."""
-    reports_used_count: int
-    """Reports that the snapshot is made of, the newest of each broker."""
     oldest_report_age_s: float
     """Seconds from the oldest report of the snapshot to the round's end."""
     usage: UsageSummary | None

@@ -12,6 +12,7 @@ from policies.shedding.contract import SheddingPlan
 from policies.shedding.view import Side
 from policies.splitting.plan import TopicTable
 from state.closing import Closing, obstacle
+from state.events import LoadReport, TopicStats
 from state.ledger import Decision
 from state.memory import Header
 from state.outputs import Output, Split, Unload
@@ -31,7 +32,7 @@ from state.pulsar import (
 )
 from state.pulsar.admission import Admission, traffic_in
 from state.pulsar.effects import Promised, promised
-from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
+from state.pulsar.memory import Fleet
 from state.pulsar.shedding import Admitted, admit, settle, shed
 from state.pulsar.splits import Splits
 from state.pulsar.summary import Decided, candidate_outcomes, summarize
@@ -44,8 +45,8 @@ def decide(
     closing: Closing,
     header: Header,
     before: Fleet,
-    reports: dict[str, WaitingReport],
-    topics: Mapping[str, WaitingTopics],
+    reports: dict[str, LoadReport],
+    topics: Mapping[str, TopicStats],
 ) -> tuple[Fleet, list[Output]]:
     """The outputs of a round in which a broker reported. Changes ``header``, returns the fleet's next value."""
     has_shadow = shadow.is_on(closing, header.facts)
@@ -65,7 +66,7 @@ def decide(
 
 
 def _advance(
-    closing: Closing, header: Header, before: Fleet, reports: dict[str, WaitingReport]
+    closing: Closing, header: Header, before: Fleet, reports: dict[str, LoadReport]
 ) -> fleet.Advanced:
     """The fleet after the round; what is remembered of it before is brought up to the settings and decisions in force."""
     pulsar, ledger = closing.settings.pulsar, header.ledger
@@ -92,7 +93,7 @@ def _advance(
 
 
 def _decide(
-    context: RoundContext, waiting_topics: Mapping[str, WaitingTopics], *, has_shadow: bool
+    context: RoundContext, waiting_topics: Mapping[str, TopicStats], *, has_shadow: bool
 ) -> list[Output]:
     pulsar, closing = context.pulsar, context.closing
     findings.watch(context)

@@ -12,7 +12,7 @@ so that idle bundles do not all go to one broker.
 Source: ours; Pulsar unloads everything of a broker at once when it stops.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, get_args
@@ -24,7 +24,7 @@ from policies.columns import Floats
 from policies.shedding.view import Traffic
 from policies.wording import counted
 from state.closing import GeneralReason
-from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, namespace_of
+from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, LoadReport, namespace_of
 from state.memory import DrainRecord
 from state.outputs import (
     DrainRow,
@@ -40,9 +40,9 @@ from state.overlay import MaintenanceWindow, epoch_ms
 from state.pulsar import masks
 from state.pulsar.admission import Admission, Refusal, bundle_traffic, share_ratio
 from state.pulsar.listings import covers, match
-from state.pulsar.memory import NOBODY, Fleet, WaitingReport
+from state.pulsar.memory import NOBODY, Fleet
 from state.pulsar.view import RoundContext
-from state.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS
+from state.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS, section_of
 
 POLICY = "drain"
 
@@ -354,7 +354,7 @@ def _bundles_count(fleet: Fleet, namespace: str) -> int:
     return int(np.count_nonzero(fleet.namespace == names.index(namespace))) if namespace in names else 0
 
 
-def _drain_row(context: RoundContext, window: MaintenanceRow, report: WaitingReport | None) -> DrainRow:
+def _drain_row(context: RoundContext, window: MaintenanceRow, report: LoadReport | None) -> DrainRow:
     rows, begun = context.advanced.rows_of(window.name), context.header.drains.get(window.name)
     left = None if rows is None else len(rows)
     own = [] if report is None else report.report.cluster_bundles
@@ -371,10 +371,7 @@ def _drain_row(context: RoundContext, window: MaintenanceRow, report: WaitingRep
 def _left(drained: Drained) -> Section[LeftRow]:
     """Bundles at drained brokers; those that stay are named before those that leave."""
     order = sorted(drained.left, key=lambda row: row.outcome == "acted")
-    outcomes = Counter(row.outcome for row in drained.left)
-    return Section(
-        count=len(drained.left), outcomes=dict(sorted(outcomes.items())), heaviest=order[:SHOWN_ROWS]
-    )
+    return section_of((row.outcome for row in order), order)
 
 
 def find_put_back(put_back: Sequence[PutBack]) -> list[Finding]:

@@ -19,7 +19,7 @@ Source: ours; Pulsar's answer to an admin call does not say whether anything hap
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, get_args
@@ -30,12 +30,12 @@ import numpy as np
 from policies.columns import Floats, Ints
 from policies.costs import figures_of
 from policies.shedding.view import DESTINATION_RISES, SOURCE_FALLS, Promise, RoundView, Side, Traffic
+from state.events import LoadReport
 from state.ledger import ActionKind, CheckedPromise, Decision, Ledger, Verdict, end_watch
-from state.outputs import Finding, PromiseRow, PromisesSummary, Section, Unload
+from state.outputs import Finding, PromiseRow, PromisesSummary, Unload
 from state.pulsar.fleet import Advanced
-from state.pulsar.memory import WaitingReport
 from state.pulsar.view import PolicyView, RoundContext
-from state.summary import SHOWN_ROWS
+from state.summary import section_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ def _observe_traffic(context: RoundContext, decision: Decision) -> dict[Side, Tr
 
 
 def _has_effect(
-    decision: Decision, owners: Mapping[str, str], reports: Mapping[str, WaitingReport]
+    decision: Decision, owners: Mapping[str, str], reports: Mapping[str, LoadReport]
 ) -> bool | None:
     """Whether an action had its effect; None if the round's reports do not show it."""
     owner = owners.get(decision.bundle)
@@ -142,7 +142,7 @@ def _has_effect(
     return owner is None if _has_reported_since(decision, reports, decision.source) else None
 
 
-def _has_reported_since(decision: Decision, reports: Mapping[str, WaitingReport], broker: str) -> bool:
+def _has_reported_since(decision: Decision, reports: Mapping[str, LoadReport], broker: str) -> bool:
     """Whether a broker's report of the round is no older than the result, or the expiry: an older one cannot show an effect."""
     report = reports.get(broker)
     since_ms = decision.expires_ms if decision.succeeded_ms is None else decision.succeeded_ms
@@ -292,14 +292,13 @@ def summarize_promises(context: RoundContext, checked: Sequence[Decision]) -> Pr
         for decision in checked
         if decision.promise and (promise := decision.promise.promise)
     ]
-    outcomes = Counter(row.outcome for row in rows)
     return PromisesSummary(
         kept_count=kept_count,
         failed_count=len(last) - kept_count,
         expected_gain_points=math.fsum(promise.expected_gain_points for promise in last) / len(last),
         gain_points=math.fsum(promise.gain_points for promise in last) / len(last),
         error_points=math.fsum(promise.error_points for promise in last) / len(last),
-        checked=Section(count=len(rows), outcomes=dict(sorted(outcomes.items())), heaviest=rows[:SHOWN_ROWS]),
+        checked=section_of((row.outcome for row in rows), rows),
     )
 
 

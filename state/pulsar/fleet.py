@@ -14,7 +14,8 @@ from itertools import pairwise
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
-from state.events import namespace_of
+from state.events import LoadReport, namespace_of
+from state.layouts import Names
 from state.ledger import Child
 from state.pulsar import groups
 from state.pulsar.listings import (
@@ -30,7 +31,7 @@ from state.pulsar.listings import (
     owner_rows,
     pick,
 )
-from state.pulsar.memory import NOBODY, Fleet, Names, WaitingReport
+from state.pulsar.memory import NOBODY, Fleet
 
 _AVERAGED = ("averages", "samples", "split_averages", "split_samples")
 _BEGUN = ("counts", "owed_skip", "split_hits")
@@ -143,7 +144,7 @@ class Advanced:
 
 def advance(
     before: Fleet,
-    reports: dict[str, WaitingReport],
+    reports: dict[str, LoadReport],
     sampling: Sampling,
     *,
     round_end_ms: int,
@@ -367,7 +368,7 @@ def _carry_brokers(
     before: Fleet,
     after: Fleet,
     listings: Listings,
-    reports: dict[str, WaitingReport],
+    reports: dict[str, LoadReport],
     *,
     names: list[str],
     absent: list[tuple[str, int]],
@@ -404,7 +405,7 @@ def _carry_brokers(
     after.run_start_ms = np.concatenate([entry[2] for entry in ordered])
 
 
-def _carry_policies(before: Fleet, after: Fleet, reports: dict[str, WaitingReport], max_age_ms: int) -> None:
+def _carry_policies(before: Fleet, after: Fleet, reports: dict[str, LoadReport], max_age_ms: int) -> None:
     """Keep what the policies remember about brokers that are still remembered."""
     last = dict(zip(before.brokers, before.broker_last_ms.tolist(), strict=True))
     kept = {

@@ -24,8 +24,8 @@ import numpy as np
 
 from policies.columns import Bools, Floats, Ints
 from policies.splitting.ranges import BadRange, BundleRange
-from state.events import namespace_of
-from state.pulsar.memory import NOBODY, Fleet, WaitingReport
+from state.events import LoadReport, namespace_of
+from state.pulsar.memory import NOBODY, Fleet
 
 
 def range_of(bundle: str) -> BundleRange | None:
@@ -120,7 +120,7 @@ class Listings:
 
 def listings_of(
     before: Fleet,
-    reports: dict[str, WaitingReport],
+    reports: dict[str, LoadReport],
     names: list[str],
     max_age_ms: int,
     gaps: Gaps | None = None,

@@ -1,16 +1,15 @@
-"""What is remembered about a Pulsar cluster beside the header: its fleet, and the reports and statistics of open rounds."""
+"""What is remembered about a Pulsar cluster beside the header: its fleet."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
 from policies.costs import CostMemory
 from policies.splitting.plan import BlindCut
 from policies.usage import RESOURCES
-from state.events import BrokerReport, TopicTraffic
+from state.layouts import Names
 
 NOBODY = -1
 """Owner of a bundle whose broker is forgotten."""
@@ -29,35 +28,6 @@ class Gathered(NamedTuple):
 
     broker: str
     since_ms: int
-
-
-class Names:
-    """Names of rows, as a list and as the text that is stored: each is made from the other when it is first needed."""
-
-    __slots__ = ("_list", "_text")
-
-    def __init__(self, names: list[str] | None = None, text: str | None = None) -> None:
-        """One of the two, or both if they have the same names."""
-        self._list, self._text = names, text
-
-    @property
-    def each(self) -> list[str]:
-        """A string for each row."""
-        if self._list is None:
-            self._list = self._text.split("\n") if self._text else []
-        return self._list
-
-    @property
-    def text(self) -> str:
-        """One name per line; no name contains a line break."""
-        if self._text is None:
-            self._text = "\n".join(self.each)
-        return self._text
-
-    def begin_with(self, names: list[str]) -> bool:
-        """Whether the first names are these; one text is compared faster than a hundred thousand equal strings."""
-        first, text = "\n".join(names), self.text
-        return text.startswith(first) and (not names or len(text) == len(first) or text[len(first)] == "\n")
 
 
 def _no_ints() -> Ints:
@@ -138,35 +108,3 @@ class Fleet:
         """Reset the hit counts and whatever else the policies remember."""
         self.split_hits = np.zeros_like(self.split_hits)
         self.policies = {}
-
-
-class _Newest(msgspec.Struct, frozen=True):
-    time_ms: int
-    id: str
-
-    @property
-    def age_key(self) -> tuple[int, str]:
-        """Newest wins; equal times: the greater id."""
-        return (self.time_ms, self.id)
-
-
-class WaitingReport(_Newest, frozen=True):
-    """A broker's newest report of an open round."""
-
-    report: BrokerReport
-
-    @property
-    def rows_count(self) -> int:
-        """Number of bundles in the report."""
-        return len(self.report.bundles)
-
-
-class WaitingTopics(_Newest, frozen=True):
-    """A broker's newest topic statistics of an open round."""
-
-    traffic: TopicTraffic
-
-    @property
-    def rows_count(self) -> int:
-        """Number of topics in the statistics."""
-        return len(self.traffic.topics)

@@ -4,7 +4,6 @@ They are decided before the round's unloads are admitted, because a bundle is ne
 bundle that is too heavy to be moved (``relief``) is split instead of unloaded, any other that the policy wants to move is left to the policy.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
@@ -34,14 +33,13 @@ from policies.splitting.plan import (
 from policies.splitting.relief import parts_count
 from policies.wording import found_in
 from state.closing import Hold
-from state.events import SESSIONS, TOPICS, namespace_of
+from state.events import SESSIONS, TOPICS, TopicStats, namespace_of
 from state.outputs import Section, Split, SplitChild, SplitRow
 from state.pulsar import masks
 from state.pulsar.admission import PROPOSED, Admission, Refusal
 from state.pulsar.listings import find, pick
-from state.pulsar.memory import WaitingTopics
 from state.pulsar.view import PolicyView, RoundContext
-from state.summary import SHOWN_ROWS, join_names
+from state.summary import SHOWN_ROWS, join_names, section_of
 
 POLICY = "bundle-split"
 
@@ -264,7 +262,7 @@ def _namespace_bundle_counts(context: RoundContext, approved: Sequence[Split]) -
     return counts
 
 
-def topic_table(table: PolicyView, topics: Mapping[str, WaitingTopics]) -> TopicTable:
+def topic_table(table: PolicyView, topics: Mapping[str, TopicStats]) -> TopicTable:
     """The round's statistics by bundle row; only those of a bundle's owner count. A row without any ends before it starts."""
     bundles, brokers = table.view.bundles, table.view.brokers
     starts = np.zeros(len(bundles), dtype=np.int64)
@@ -381,7 +379,7 @@ def section(splits: Splits) -> Section[SplitRow]:
         )
         for row in range(min(SHOWN_ROWS, len(examined)))
     ]
-    return Section(count=len(examined), outcomes=dict(sorted(Counter(outcomes).items())), heaviest=shown)
+    return section_of(outcomes, shown)
 
 
 def _outcome(splits: Splits, row: int) -> str:

@@ -1,6 +1,5 @@
 """A round's actions and proposals in order, and its summary: every broker and bundle looked at has one outcome."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -36,7 +35,7 @@ from state.pulsar.masks import MASK_REASONS
 from state.pulsar.shedding import Admitted, Shed
 from state.pulsar.splits import Splits
 from state.pulsar.view import Loads, PolicyView, RoundContext, brokers_of, usage_summary
-from state.summary import SHOWN_ROWS, frame
+from state.summary import SHOWN_ROWS, frame, section_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,7 +125,6 @@ def judged_section(decisions: Sequence[Decision]) -> Section[JudgedRow] | None:
     """Earlier actions whose effect became known, the oldest verdict first; None without one."""
     if not decisions:
         return None
-    outcomes = Counter(decision.verdict.outcome for decision in decisions if decision.verdict)
     rows = [
         JudgedRow(
             id=decision.id,
@@ -141,7 +139,7 @@ def judged_section(decisions: Sequence[Decision]) -> Section[JudgedRow] | None:
         for decision in decisions[:SHOWN_ROWS]
         if decision.verdict
     ]
-    return Section(count=len(decisions), outcomes=dict(sorted(outcomes.items())), heaviest=rows)
+    return section_of((decision.verdict.outcome for decision in decisions if decision.verdict), rows)
 
 
 def _traffic(loads: Mapping[Side, Traffic]) -> dict[Side, BrokerTraffic]:
@@ -206,4 +204,4 @@ def candidates_section(
         )
         for at in heaviest.tolist()
     ]
-    return Section(count=len(rows), outcomes=dict(sorted(Counter(outcomes).items())), heaviest=shown)
+    return section_of(outcomes, shown)

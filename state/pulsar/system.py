@@ -5,20 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from state.closing import Closing
-from state.events import BrokerLoad, ClusterFacts, Event, LoadReport, TopicStats
-from state.memory import Header, OpenRound, Waiting, WaitingKey, WaitingKind
+from state.events import ClusterFacts, LoadReport, TopicStats
+from state.memory import Header, OpenRound, WaitingKey
 from state.outputs import Output
 from state.pulsar import decide, groups
-from state.pulsar.codec import (
-    decode_fleet,
-    decode_report,
-    decode_topics,
-    encode_fleet,
-    encode_report,
-    encode_topics,
-)
 from state.pulsar.groups import Groups
-from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
+from state.pulsar.memory import Fleet
 from state.settings import ClusterSettings, RoundSettings
 from state.system import HasSettings, System
 
@@ -30,36 +22,14 @@ class Pulsar(System[Fleet]):
     report = "report"
     events = {"report": LoadReport, "topics": TopicStats}  # noqa: RUF012  a class variable by its base
     others = (ClusterFacts,)
+    stored = "fleet"
+    memory = Fleet
 
     def rounds(self, settings: HasSettings) -> RoundSettings:
         return settings.pulsar.rounds
 
     def policy(self, settings: ClusterSettings) -> str:
         return settings.pulsar.shedding_policy
-
-    def waiting_of(self, event: Event) -> tuple[WaitingKind, str, Waiting] | None:
-        match event:
-            case LoadReport():
-                return "report", event.broker, WaitingReport(event.time_ms, event.id, event.report)
-            case TopicStats():
-                return "topics", event.broker, WaitingTopics(event.time_ms, event.id, event.traffic)
-        return None
-
-    def event_of(self, kind: WaitingKind, waiting: Waiting) -> type[Event]:
-        has_published = isinstance(waiting, WaitingReport) and waiting.report.published is not None
-        return BrokerLoad if has_published else self.events[kind]
-
-    def encode_waiting(self, waiting: Any) -> bytes:
-        return encode_report(waiting) if isinstance(waiting, WaitingReport) else encode_topics(waiting)
-
-    def decode_waiting(self, kind: WaitingKind, value: bytes) -> Waiting:
-        return decode_report(value) if kind == "report" else decode_topics(value)
-
-    def encode(self, memory: Fleet) -> bytes:
-        return encode_fleet(memory)
-
-    def decode(self, value: bytes | None) -> Fleet:
-        return Fleet() if value is None else decode_fleet(value)
 
     def forgotten(self, memory: Fleet) -> Fleet:  # noqa: ARG002  nothing of it stays
         return Fleet()

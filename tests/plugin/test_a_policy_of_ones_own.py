@@ -31,7 +31,7 @@ import json, sys
 from pathlib import Path
 from deploy.docs.__main__ import render_outcomes
 from policies.shedding.registry import find_policy
-from state.pulsar.codec import decode_fleet
+from state.systems import decode_memory
 from state.closing import Identity
 from state.controller import Controller
 from state.store import DictStore
@@ -56,7 +56,7 @@ for line in Path(sys.argv[2]).read_bytes().splitlines():
             metrics.observe_round(decode_published(encode(output, "/trimtab/x")), published_s=0.0)
 value = metrics.registry.get_sample_value
 print(json.dumps({
-    "policies": decode_fleet(store.fleet()).policies,
+    "policies": decode_memory("pulsar", store.fleet()).policies,
     "fired": value("trimtab_examined_total", {"cluster": "east-1", "policy": "turn-taker", "outcome": "fired"}),
     "waits": value("trimtab_examined_total", {"cluster": "east-1", "policy": "turn-taker", "outcome": "waits"}),
     "difference": value("trimtab_difference_points", {"cluster": "east-1"}),

@@ -10,7 +10,7 @@ from policies.costs import CostMemory, learn
 from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
 from policies.shedding.fleet_planner.levels import FleetPlannerMemory
 from policies.shedding.rules import Rules
-from policies.shedding.view import JudgedAction, RoundView, UnloadInFlight
+from policies.shedding.view import Promise, RoundView, UnloadInFlight
 from tests.policies.fleets import (
     Broker,
     Bundle,
@@ -48,7 +48,7 @@ class Cluster:
         self.settings = FleetPlannerSettings()
         self.most_points = most_points
         self.in_flight: list[UnloadInFlight] = []
-        self.judged: list[JudgedAction] = []
+        self.promises: list[Promise] = []
         self.lags = False
         """Whether reports show bundles as they are, and usage as it was in the round before."""
         self._shown: tuple[dict[str, str], dict[str, float]] = ({}, {})
@@ -94,7 +94,7 @@ class Cluster:
             view,
             costs=costs,
             in_flight=lambda: self.in_flight,
-            judged=lambda: self.judged,
+            promises=lambda: self.promises,
             present_rates=rates.__getitem__,
             moved_rates=moved,
         )

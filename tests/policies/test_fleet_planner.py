@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from policies.shedding.contract import BUNDLE_OUTCOMES, SheddingPlan
 from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
 from policies.shedding.fleet_planner.levels import FleetPlannerMemory
-from policies.shedding.view import JudgedAction, Promise, Traffic, UnloadInFlight
+from policies.shedding.view import Promise, Traffic, UnloadInFlight
 from tests.policies.fleets import decide
 from tests.policies.planned_clusters import IDLE_POINTS, Cluster, even, one_hot
 
@@ -278,21 +278,11 @@ def test_what_an_unload_promises_is_what_it_moves() -> None:
     assert sum(promised["destination_rises_points"]) == pytest.approx(rises, abs=2.0)
 
 
-def settled(*, is_kept: bool) -> JudgedAction:
-    """An unload that was meant to bring its brokers 10 points closer; ``is_kept``: whether it did."""
+def promised(*, is_kept: bool) -> Promise:
+    """Of an unload that was meant to bring its brokers 10 points closer; ``is_kept``: whether it did."""
     before, expected = {"source": 60.0, "destination": 40.0}, {"source": 55.0, "destination": 45.0}
-    promise = Promise(
+    return Promise(
         before_points=before, expected_points=expected, seen_points=expected if is_kept else before
-    )
-    return JudgedAction(
-        kind="unload",
-        outcome="effective",
-        age_s=60.0,
-        brokers={},
-        before={},
-        expected={},
-        seen={},
-        promise=promise,
     )
 
 
@@ -324,11 +314,11 @@ def test_nothing_is_planned_while_most_of_the_last_promises_failed(
 ) -> None:
     cluster = one_hot()
     cluster.settings = FleetPlannerSettings(failed_promises_ratio=ratio, promises_count=count)
-    cluster.judged = [settled(is_kept=False)] * failed_count + [settled(is_kept=True)] * kept_count
+    cluster.promises = [promised(is_kept=False)] * failed_count + [promised(is_kept=True)] * kept_count
     moves = [move for _ in range(3) for move in cluster.round()]
     assert (not moves) == is_held
     assert ("promises-failed" in cluster.examined.values()) == is_held
-    cluster.judged = []  # an hour later, or once a person has resumed the cluster
+    cluster.promises = []  # an hour later, or once a person has resumed the cluster
     assert cluster.round() or not is_held
 
 

@@ -56,7 +56,6 @@ QUIET: dict[str, object] = {
 UNDISTURBED: dict[str, object] = {
     "broken_count": 0,
     "changed_rates_bytes_per_s": {},
-    "differs_from_plan": False,
     "eta_observed_high_s": None,
     "eta_observed_low_s": None,
     "failures_count": 0,

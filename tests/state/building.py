@@ -29,7 +29,7 @@ from state.pulsar.admission import Admission
 from state.pulsar.budgets import with_rules
 from state.pulsar.fleet import Advanced, Sampling, advance
 from state.pulsar.holds import Calm, Holds
-from state.pulsar.memory import Fleet, ShadowMoves, WaitingReport
+from state.pulsar.memory import Fleet, ShadowMoves
 from state.pulsar.view import Loads, PolicyView, RoundContext, broker_rates, measure, policy_view
 from state.settings import ClusterSettings, PulsarSettings
 from tests.policies.fleets import evidence_names
@@ -210,7 +210,7 @@ def seen(
 
     Absent bundles stay unless ``left`` is None; it has those that were unloaded. What traffic costs is not learned.
     """
-    found = {each.broker: WaitingReport(each.time_ms, each.id, each.report) for each in reports}
+    found = {each.broker: each for each in reports}
     if apart:
         fields["overlay"] = ControlData(
             maintenance_brokers=dict.fromkeys(apart, MaintenanceWindow(since=moment_at(0)))

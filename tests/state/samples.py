@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from policies.splitting.plan import BlindCut
@@ -24,9 +25,11 @@ from state.events import (
     ClusterFacts,
     Control,
     KafkaLoadReport,
+    LoadReport,
     Published,
     Reassignment,
     Tick,
+    TopicStats,
 )
 from state.facts import Facts, Isolation
 from state.kafka.memory import (
@@ -35,10 +38,7 @@ from state.kafka.memory import (
     KafkaMemory,
     PartitionTable,
     ThrottleConfigs,
-    decode_kafka,
-    encode_kafka,
 )
-from state.kafka.system import Kafka
 from state.layouts import seal
 from state.ledger import Child, Decision, Ledger, Unanswered, Verdict
 from state.memory import (
@@ -50,20 +50,14 @@ from state.memory import (
     ProposalRecord,
     Sender,
     Waiters,
+    WaitingKey,
     decode_header,
     encode_header,
 )
 from state.overlay import ControlData, MaintenanceWindow, moment_at
-from state.pulsar.codec import (
-    decode_fleet,
-    decode_report,
-    decode_topics,
-    encode_fleet,
-    encode_report,
-    encode_topics,
-)
-from state.pulsar.memory import Fleet, Gathered, WaitingReport, WaitingTopics
+from state.pulsar.memory import Fleet, Gathered
 from state.report_buffer import Entry, decode_batch, encode_batch
+from state.systems import decode_memory, decode_waiting
 from tests.state.kafka.reporting import MoveRow, Replica, copies_report, replica_table
 from tests.state.traces import load, statistics
 
@@ -243,7 +237,6 @@ def kafka_memory() -> KafkaMemory:
         safe_mins=by_role({1: 10}, {3: 20}),
         stale_rounds=1,
         is_fallback=True,
-        differs_from_plan=True,
         watch=Watch(
             begun_ms=1_500,
             samples=(Sample(1_600, {BrokerRole("leader", 1): 99}),),
@@ -275,7 +268,7 @@ def kafka_memory() -> KafkaMemory:
     )
 
 
-def waiting_report() -> WaitingReport:
+def waiting_report() -> LoadReport:
     event = load("b1", 5, cpu=33.3, bundles=BUNDLES, topics_count=4)
     published = Published(
         usage_ratio=0.1 + 0.2,
@@ -284,12 +277,12 @@ def waiting_report() -> WaitingReport:
         top_bundles=["t/n/0x2_0x3", "t/ü/0x0_0x1"],
         top_bytes_per_s=np.array([0.0, 15.0]),
     )
-    return WaitingReport(event.time_ms, event.id, replace(event.report, published=published))
+    return msgspec.structs.replace(event, report=replace(event.report, published=published))
 
 
-def waiting_topics() -> WaitingTopics:
+def waiting_topics() -> TopicStats:
     event = statistics("b1", 5, {"t/n/0x0_0x1": {"persistent://t/n/a\n": 1.5, "ü": 0.0}, "t/n/0x1_0x2": {}})
-    return WaitingTopics(event.time_ms, event.id, replace(event.traffic, sessions=np.array([0, 40_002])))
+    return msgspec.structs.replace(event, traffic=replace(event.traffic, sessions=np.array([0, 40_002])))
 
 
 def waiting_logs() -> KafkaLoadReport:
@@ -315,8 +308,8 @@ def waiting_moves() -> Reassignment:
 
 def waiting_batch() -> list[Entry]:
     return [
-        Entry("report", "b1\n", encode_report(waiting_report())),
-        Entry("topics", "ü", encode_topics(waiting_topics())),
+        Entry("report", "b1\n", seal(waiting_report())),
+        Entry("topics", "ü", seal(waiting_topics())),
     ]
 
 
@@ -332,12 +325,16 @@ SAMPLES: dict[str, StateSample] = {
     "header-pulsar": StateSample(pulsar_header, encode_header, decode_header),
     "header-early": StateSample(early_header, encode_header, decode_header),
     "header-kafka": StateSample(kafka_header, encode_header, decode_header),
-    "fleet": StateSample(fleet, encode_fleet, decode_fleet),
-    "kafka-memory": StateSample(kafka_memory, encode_kafka, decode_kafka),
+    "fleet": StateSample(fleet, seal, partial(decode_memory, "pulsar")),
+    "kafka-memory": StateSample(kafka_memory, seal, partial(decode_memory, "kafka")),
     "waiting-batch": StateSample(waiting_batch, encode_batch, decode_batch),
-    "waiting-report": StateSample(waiting_report, encode_report, decode_report),
-    "waiting-topics": StateSample(waiting_topics, encode_topics, decode_topics),
-    "waiting-logs": StateSample(waiting_logs, seal, partial(Kafka().decode_waiting, "logs")),
-    "waiting-moves": StateSample(waiting_moves, seal, partial(Kafka().decode_waiting, "moves")),
+    "waiting-report": StateSample(
+        waiting_report, seal, partial(decode_waiting, WaitingKey(0, "report", "b1"))
+    ),
+    "waiting-topics": StateSample(
+        waiting_topics, seal, partial(decode_waiting, WaitingKey(0, "topics", "b1"))
+    ),
+    "waiting-logs": StateSample(waiting_logs, seal, partial(decode_waiting, WaitingKey(0, "logs", "1"))),
+    "waiting-moves": StateSample(waiting_moves, seal, partial(decode_waiting, WaitingKey(0, "moves", ""))),
 }
 """By the name of the file that keeps it."""

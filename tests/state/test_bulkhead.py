@@ -14,11 +14,11 @@ from state.controller import REJECTED, USED, Controller
 from state.events import ActionResult, Coordinates, Event, KafkaLoadReport, LoadReport
 from state.kafka import decide as decide_kafka
 from state.kafka import reconcile
-from state.kafka.memory import decode_kafka
+from state.layouts import seal
 from state.memory import Header, decode_header
 from state.pulsar import decide, effects, findings, fleet, masks
-from state.pulsar.codec import encode_fleet
 from state.store import DictStore, StoredKey
+from state.systems import decode_memory
 from tests.state.traces import (
     CLUSTER,
     KAFKA,
@@ -121,7 +121,10 @@ def test_a_kafka_round_that_fails_leaves_the_memory_of_the_throttle_as_it_was(
             json.loads(each.data)["outcome"] == "internal-error" for each in outputs if each.kind == "round"
         ):
             failed_count += 1
-            assert (decode_kafka(before or b""), len(outputs)) == (decode_kafka(store.fleet() or b""), 1)
+            assert (decode_memory("kafka", before), len(outputs)) == (
+                decode_memory("kafka", store.fleet()),
+                1,
+            )
     assert failed_count > 0
 
 
@@ -297,10 +300,10 @@ def test_a_fleet_is_replaced_and_never_changed_in_place(monkeypatch: pytest.Monk
     real = decide.decide
 
     def watched(closing: Any, header: Any, before: Any, *args: Any) -> Any:
-        kept = encode_fleet(before)
+        kept = seal(before)
         shared = copy.copy(before)
         found = real(closing, header, before, *args)
-        seen.append((kept, encode_fleet(shared)))
+        seen.append((kept, seal(shared)))
         return found
 
     monkeypatch.setattr(decide, "decide", watched)

@@ -11,11 +11,11 @@ from state.closing import Identity
 from state.control import controls_of
 from state.controller import Controller
 from state.events import Control, Coordinates, Event, LoadReport
-from state.kafka.memory import decode_kafka
 from state.memory import Header, decode_header
 from state.overlay import MaintenanceWindow, moment_at
 from state.pulsar import decide
 from state.store import DictStore
+from state.systems import decode_memory
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
 from tests.state.traces import (
@@ -258,11 +258,11 @@ def test_a_kafka_cluster_comes_back_to_an_empty_memory_but_knows_its_throttle():
     """Otherwise what it put on the brokers would stay there for ever."""
     store = DictStore()
     run([with_results(kafka_trace(6), KAFKA, ["succeeded"] * 9)], KAFKA, store=store)
-    before = decode_kafka(store.fleet() or b"")
+    before = decode_memory("kafka", store.fleet())
     assert before.pacing.is_active
     later = [msgspec.structs.replace(event, time_ms=event.time_ms + 1_000_000) for event in kafka_trace(1)]
     run([later], KAFKA, store=store)
-    after = decode_kafka(store.fleet() or b"")
+    after = decode_memory("kafka", store.fleet())
     assert after.pacing.added == before.pacing.added
     header = header_of(store)
     assert header is not None
@@ -279,7 +279,7 @@ def test_only_of_a_silent_kafka_cluster_does_a_control_event_forget_the_throttle
     trace = with_results(kafka_trace(6), KAFKA, ["succeeded"] * 9)
     until_asked = [event for event in trace if event.time_ms <= 55_000]
     run([[*until_asked, forgotten(asked_s)], kafka_trace(12)[-4:]], KAFKA, store=store)
-    assert decode_kafka(store.fleet() or b"").pacing.is_active is is_known
+    assert decode_memory("kafka", store.fleet()).pacing.is_active is is_known
 
 
 @given(seed=seeds)

@@ -12,19 +12,12 @@ from policies.costs import CostMemory
 from state import layouts
 from state.closing import Identity
 from state.controller import Controller, RoundLengthError
-from state.layouts import VERSION, NewerStateError, OlderStateError
+from state.layouts import VERSION, NewerStateError, OlderStateError, seal
 from state.memory import Header, decode_header, encode_header
-from state.pulsar.codec import (
-    decode_fleet,
-    decode_report,
-    decode_topics,
-    encode_fleet,
-    encode_report,
-    encode_topics,
-)
-from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
+from state.pulsar.memory import Fleet
 from state.report_buffer import decode_batch
 from state.store import DictStore, StoredKey
+from state.systems import decode_memory
 from tests.state.samples import BUNDLES, SAMPLES, pulsar_header
 from tests.state.samples import fleet as full_fleet
 from tests.state.traces import CLUSTER, load, run, settings_of, statistics, sweep
@@ -102,7 +95,7 @@ def test_a_header_comes_back_as_it_was():
 
 @pytest.mark.parametrize("build", [full_fleet, fleet_without_splits, Fleet])
 def test_a_fleet_comes_back_as_it_was(build: Callable[[], Fleet]):
-    before, after = build(), decode_fleet(encode_fleet(build()))
+    before, after = build(), decode_memory("pulsar", seal(build()))
     for name in {*before.__slots__} - {"bundle_names"} | {"bundles"}:
         was, is_ = getattr(before, name), getattr(after, name)
         if isinstance(was, CostMemory):
@@ -118,9 +111,8 @@ def test_a_fleet_comes_back_as_it_was(build: Callable[[], Fleet]):
 @pytest.mark.parametrize("bundles", [BUNDLES, {}])
 def test_a_waiting_report_comes_back_as_it_was(bundles: dict[str, float | None]):
     event = load("b1", 5, cpu=33.3, bundles=bundles)
-    before = WaitingReport(event.time_ms, event.id, event.report)
-    after = decode_report(encode_report(before))
-    assert (after.time_ms, after.id) == (before.time_ms, before.id)
+    before, after = event, SAMPLES["waiting-report"].decode(seal(event))
+    assert (after.time_ms, after.id, after.broker) == (before.time_ms, before.id, before.broker)
     assert after.report.bundles == before.report.bundles
     assert after.report.listed_count == before.report.listed_count
     assert (after.report.messages_per_s, after.report.bytes_per_s) == (
@@ -137,9 +129,8 @@ def test_a_waiting_report_comes_back_as_it_was(bundles: dict[str, float | None])
 )
 def test_waiting_topic_statistics_come_back_as_they_were(bundles: dict[str, dict[str, float]]):
     event = statistics("b1", 5, bundles)
-    before = WaitingTopics(event.time_ms, event.id, event.traffic)
-    after = decode_topics(encode_topics(before))
-    assert (after.time_ms, after.id) == (before.time_ms, before.id)
+    before, after = event, SAMPLES["waiting-topics"].decode(seal(event))
+    assert (after.time_ms, after.id, after.broker) == (before.time_ms, before.id, before.broker)
     assert (after.traffic.bundles, after.traffic.topics) == (before.traffic.bundles, before.traffic.topics)
     for column in ("counts", "messages_per_s", "bytes_per_s"):
         was, is_ = getattr(before.traffic, column), getattr(after.traffic, column)
@@ -148,7 +139,7 @@ def test_waiting_topic_statistics_come_back_as_they_were(bundles: dict[str, dict
 
 def test_equal_memory_has_equal_bytes():
     assert encode_header(pulsar_header()) == encode_header(decode_header(encode_header(pulsar_header())))
-    assert encode_fleet(full_fleet()) == encode_fleet(decode_fleet(encode_fleet(full_fleet())))
+    assert seal(full_fleet()) == seal(decode_memory("pulsar", seal(full_fleet())))
 
 
 def test_memory_with_rounds_of_another_length_is_refused_with_the_way_out():

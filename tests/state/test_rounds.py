@@ -18,7 +18,7 @@ from state.ledger import Decision, Ledger
 from state.memory import Header, OpenRound, WaitingKey, decode_header, encode_header
 from state.outputs import Configured, Output
 from state.overlay import ControlData, MaintenanceWindow, moment_at
-from state.pulsar.memory import Fleet, WaitingReport
+from state.pulsar.memory import Fleet
 from state.pulsar.system import Pulsar
 from state.rounds import Memory, Round, close
 from state.store import DictStore
@@ -56,7 +56,7 @@ def closed(
     """The memory after the round, its outputs, and what the system was given."""
     system = Watched()
     event = load("b1", 75, bundles={"t/a/0x0_0x1": 1.0})
-    reports = {WaitingKey(NUMBER, "report", "b1"): WaitingReport(event.time_ms, event.id, event.report)}
+    reports = {WaitingKey(NUMBER, "report", "b1"): event}
     ended = Round(
         cluster=CLUSTER,
         number=NUMBER,

@@ -130,7 +130,7 @@ def test_it_says_which_round_it_is_who_reported_and_who_did_not() -> None:
     assert (found.brokers_reporting, found.brokers_reporting_count) == (["b1", "b2"], 2)
     assert (found.brokers_missing, found.brokers_missing_count, found.brokers_live_count) == (["b4"], 1, 3)
     assert (found.brokers_asked, found.brokers_failed) == (["b1", "b2"], {"b3": "no answer"})
-    assert (found.reports_used_count, found.oldest_report_age_s) == (2, 39.0)
+    assert (found.brokers_reporting_count, found.oldest_report_age_s) == (2, 39.0)
     assert (found.control, found.failing_since, found.paused) == (None, None, False)
 
 
@@ -313,7 +313,6 @@ def throttle(**fields: Any) -> ThrottleSummary:
         "as_of": "",
         "partitions_moving_count": 1,
         "fingerprint": None,
-        "differs_from_plan": False,
         "bytes_left": None,
         "feasible": None,
         "eta_s": None,

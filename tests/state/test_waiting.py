@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 import state.report_buffer
+from state.layouts import unseal
 from state.memory import Header, OpenRound, Sender, Waiters, WaitingKey
 from state.report_buffer import ReportBuffer, decode_batch, silence_ms, widen
 from state.store import DictStore, StoredKey
@@ -23,13 +25,8 @@ class Said(NamedTuple):
         return (self.time_ms, self.id)
 
 
-def encode(_key: WaitingKey, waiting: Any) -> bytes:
-    return f"{waiting.time_ms} {waiting.id} {waiting.rows_count}".encode()
-
-
-def decode(_key: WaitingKey, value: bytes) -> Any:
-    time_ms, id_, rows_count = value.decode().split()
-    return Said(int(time_ms), id_, int(rows_count))
+def decode(key: WaitingKey, value: bytes) -> Any:
+    return msgspec.msgpack.decode(unseal(key.kind, value), type=Said)
 
 
 class Batches:
@@ -41,7 +38,7 @@ class Batches:
         self.begin()
 
     def begin(self) -> None:
-        self.room = ReportBuffer(self.store, encode, decode)
+        self.room = ReportBuffer(self.store, decode)
 
     def end(self) -> None:
         self.room.flush(self.rounds)

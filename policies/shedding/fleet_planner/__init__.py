@@ -80,13 +80,11 @@ OUTCOME_TEXTS: Final[Mapping[str, OutcomeText]] = {
         meaning="it stands out, and a budget allows no more moves now",
         advice="wait, or raise the limit of `[pulsar.guards]` that the outcomes of its bundles name",
         remedy="a budget has to allow more moves: it is that of a round or of an hour",
-        is_hold=True,
     ),
     "promises-failed": OutcomeText(
         meaning="most of the last unloads did not help as they should have",
         advice="see the finding `promises-failed`, and the [runbook](../run/runbooks/promises-failed.md)",
         remedy="unloads have to help again, see the finding promises-failed, or: `trimtab resume`",
-        is_hold=True,
     ),
 }
 
@@ -286,8 +284,7 @@ def _why_nobody_gives(view: RoundView, spread: _Spread, settings: FleetPlannerSe
 
 
 def _have_promises_failed(view: RoundView, settings: FleetPlannerSettings) -> bool:
-    promises = [action.promise for action in view.judged() if action.promise is not None]
-    last = promises[-settings.promises_count :] if settings.promises_count else []
+    last = view.promises()[-settings.promises_count :] if settings.promises_count else []
     failed_count = sum(not promise.is_kept for promise in last)
     return failed_count > 0 and failed_count >= settings.failed_promises_ratio * settings.promises_count
 

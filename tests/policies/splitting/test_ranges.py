@@ -141,17 +141,6 @@ def test_every_position_is_in_the_bundle_that_holds_it() -> None:
         bundles.rows_of(np.array([-1]))
 
 
-def test_a_bundle_of_a_namespace_is_found_by_both_its_bounds() -> None:
-    bundles = NamespaceBundles.equal(4)
-    assert bundles.row(BundleRange(0x40000000, 0x80000000)) == 1
-    with pytest.raises(BadRange, match="cannot find bundle 0x40000001_0x80000000"):
-        bundles.row(BundleRange(0x40000001, 0x80000000))
-    with pytest.raises(BadRange, match="invalid upper boundary for bundle 0x40000000_0x60000000"):
-        bundles.row(BundleRange(0x40000000, 0x60000000))
-    with pytest.raises(BadRange, match="cannot find bundle"):
-        bundles.row(BundleRange(FULL_UPPER, FULL_UPPER))
-
-
 @pytest.mark.parametrize("edges", [[0], [0, 5], [1, FULL_UPPER], [0, 7, 7, FULL_UPPER]])
 def test_boundaries_that_do_not_cover_the_range_make_no_namespace(edges: list[int]) -> None:
     with pytest.raises(BadRange, match="no boundaries of a namespace"):

@@ -16,7 +16,7 @@ from policies.throttle.rates import (
     Caps,
     ThrottleSettings,
 )
-from tests.policies.throttle.moving import GB, MB, Partition, copies_of
+from tests.policies.throttle.moving import GB, MB, Partition
 from tests.policies.throttle.reassigned import MOVE, NOTHING, OTHER, ROUND_MS, Cluster, rates, started
 
 
@@ -234,18 +234,6 @@ def test_a_move_of_unknown_traffic_that_joins_is_throttled_at_once_all_the_same(
     decision = cluster.decided(MOVE, replace(OTHER, writes=None))
     assert decision.trigger == "moves-joined"
     assert rates(decision)["follower:4"] == 9_600_000
-
-
-def test_a_move_that_is_not_the_planned_one_is_told_for_as_long_as_it_runs() -> None:
-    planned = copies_of(MOVE).fingerprint()
-    same, other = Cluster(), Cluster()
-    same.round(MOVE, planned=planned)
-    other.round(replace(MOVE, target=[1, 3]), planned=planned)
-    assert (same.explanation.differs_from_plan, other.explanation.differs_from_plan) == (False, True)
-    other.round(replace(MOVE, target=[1, 3]), planned=planned)
-    assert other.explanation.differs_from_plan
-    same.round(MOVE, OTHER, planned=planned)
-    assert same.explanation.differs_from_plan
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ from policies.throttle.progress import Watch
 from policies.throttle.rates import BrokerRole
 from policies.throttle.roles import by_role
 from state.kafka import reconcile
-from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs, decode_kafka, encode_kafka
+from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs
 from state.kafka.reconcile import NO_DRIFT, Drift
 from state.kafka.snapshot import Observation
 from state.kafka.system import Kafka
+from state.layouts import seal
+from state.systems import decode_memory
 from tests.policies.throttle.moving import Partition, copies_of
 from tests.state.kafka.reporting import CONFIRMED, F3, IN_FORCE, L1, L2, OURS, RATES, memory_of, seen_of
 
@@ -397,6 +399,6 @@ def test_nothing_is_judged_while_nobody_knows_what_ought_to_be_there(memory: Kaf
 def test_it_is_remembered_across_a_restart() -> None:
     memory = memory_of()
     reconcile.observe_drift(memory, seen_of(rates={**RATES, L1: 50}))
-    again = decode_kafka(encode_kafka(memory))
+    again = decode_memory("kafka", seal(memory))
     assert reconcile.observe_drift(again, seen_of(rates={**RATES, L1: 50}))[1] == Drift(rates={L1: 50})
-    assert decode_kafka(encode_kafka(again)) == again
+    assert decode_memory("kafka", seal(again)) == again

@@ -13,12 +13,12 @@ from state.closing import Hold, Identity
 from state.controller import Controller
 from state.events import Event, Reassignment
 from state.kafka.decide import hold_decision, hold_too_large
-from state.kafka.memory import KafkaMemory, decode_kafka
 from state.kafka.summary import RoundContext
 from state.memory import Header
 from state.outputs import canonical
 from state.settings import ClusterSettings, KafkaSettings, Mode
 from state.store import DictStore
+from state.systems import decode_memory
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
 from tests.state.building import END_MS, closing, control, published, unload
@@ -145,7 +145,7 @@ def test_progress_is_watched_also_while_a_change_is_held() -> None:
         outputs = controller.step(event).outputs
         if outputs:
             controller.commit()
-            watch = decode_kafka(store.fleet() or b"").pacing.watch
+            watch = decode_memory("kafka", store.fleet()).pacing.watch
             found.append(
                 (json.loads(outputs[-1].data)["reason"], watch.samples[-1].at_ms if watch.samples else None)
             )
@@ -168,7 +168,7 @@ def test_without_an_executor_what_was_attempted_does_not_grow_with_the_moves() -
             controller.step(event)
         controller.commit()
         stored = store.fleet()
-        memory = KafkaMemory() if stored is None else decode_kafka(stored)
+        memory = decode_memory("kafka", stored)
         if memory.failures_count > moves_count:
             assert memory.asked is None, "a decision has expired"
             assert memory.attempted.is_empty

@@ -228,14 +228,12 @@ def test_a_decision_whose_result_has_not_come_is_in_flight() -> None:
 def test_the_throttle_has_needs_plan_and_end_of_the_move() -> None:
     end = eta(15.4, predicted_s=14.0, observed_low_s=13.0, observed_high_s=16.0)
     found = throttle(
-        explained(
-            wanted_trigger="first-throttle", needs=needs(), plan=plan(), eta=end, differs_from_plan=True
-        ),
+        explained(wanted_trigger="first-throttle", needs=needs(), plan=plan(), eta=end),
         observation=replace(SEEN, held_over_count=4),
     )
     assert (found.outcome, found.trigger) == ("decided", "first-throttle")
     assert (found.as_of, found.held_over_count) == ("1970-01-01T00:00:10.000Z", 4)
-    assert (found.partitions_moving_count, found.differs_from_plan) == (1, True)
+    assert found.partitions_moving_count == 1
     assert found.min_bytes_per_s == {"leader:1": 20, "leader:2": 30, "follower:3": 10}
     assert (found.bytes_left, found.feasible, found.violations) == (100, True, [])
     assert (found.eta_s, found.eta_basis, found.bottleneck) == (15.4, "predicted", "leader:1")

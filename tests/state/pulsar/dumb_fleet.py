@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass, field
 
-from state.pulsar.memory import WaitingReport
+from state.events import LoadReport
 
 
 @dataclass
@@ -32,7 +32,7 @@ class DumbFleet:
     listed: list[str] = field(default_factory=list)
     """Bundles of the last snapshot, by owner and name."""
 
-    def advance(self, reports: dict[str, WaitingReport], *, end_ms: int) -> None:
+    def advance(self, reports: dict[str, LoadReport], *, end_ms: int) -> None:
         """One closed round."""
         self._forget_absent(reports, end_ms)
         for broker, waiting in reports.items():
@@ -52,21 +52,21 @@ class DumbFleet:
         }
         self.listed = sorted(listers, key=lambda name: (self.bundles[name].owner or "", name))
 
-    def _forget_absent(self, reports: dict[str, WaitingReport], end_ms: int) -> None:
+    def _forget_absent(self, reports: dict[str, LoadReport], end_ms: int) -> None:
         for broker in list(self.last_ms):
             if broker not in reports and end_ms - self.last_ms[broker] > self.max_age_ms:
                 del self.last_ms[broker], self.runs[broker]
                 for bundle in self.bundles.values():
                     bundle.owner = None if bundle.owner == broker else bundle.owner
 
-    def _list(self, broker: str, waiting: WaitingReport) -> None:
+    def _list(self, broker: str, waiting: LoadReport) -> None:
         before = self.runs.get(broker, {})
         if waiting.time_ms - self.last_ms.get(broker, waiting.time_ms) > self.max_age_ms:
             before = {}
         self.runs[broker] = {name: before.get(name, waiting.time_ms) for name in waiting.report.bundles}
         self.last_ms[broker] = waiting.time_ms
 
-    def _own(self, name: str, owner: str, waiting: WaitingReport) -> None:
+    def _own(self, name: str, owner: str, waiting: LoadReport) -> None:
         bundle = self.bundles.get(name)
         if bundle is None or waiting.time_ms - bundle.last_ms > self.max_age_ms:
             bundle = Bundle(owner=owner, last_ms=waiting.time_ms)

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from state.closing import Identity
 from state.events import BrokerReport, Event, LoadReport, Published
 from state.facts import Isolation
-from state.pulsar.codec import decode_fleet, encode_fleet
+from state.layouts import seal
 from state.pulsar.listings import covers, find_overlaps, members_of
 from state.pulsar.memory import Fleet
+from state.systems import decode_memory
 from tests.state.building import AGE_MS, Seen, seen
 from tests.state.traces import facts, load, run, seeds, settings_of, statistics
 
@@ -38,7 +39,7 @@ def rounds(
     for number, listed in enumerate(each_round):
         reports = [report(broker, 60 * number, bundles=bundles) for broker, bundles in listed.items()]
         found.append(seen(*reports, before=fleet, left=left, end_ms=60_000 * number))
-        fleet = decode_fleet(encode_fleet(found[-1].advanced.fleet))
+        fleet = decode_memory("pulsar", seal(found[-1].advanced.fleet))
     return found
 
 
@@ -244,7 +245,7 @@ def test_single_missing_reports_and_bundles_change_no_owner_no_average_and_no_ro
         all_of_it = seen(*reports, before=whole, left=(), end_ms=60_000 * number)
         rest = [_without(each, dropped) for each in reports if each.broker != silent]
         found = seen(*rest, before=holed, left=(), end_ms=60_000 * number)
-        whole, holed = all_of_it.advanced.fleet, decode_fleet(encode_fleet(found.advanced.fleet))
+        whole, holed = all_of_it.advanced.fleet, decode_memory("pulsar", seal(found.advanced.fleet))
         assert owners(found) == {name: at for name, at in owners(all_of_it).items() if at != silent}
         assert not holed.owed_skip.any()
         for each, name in enumerate(holed.bundles):

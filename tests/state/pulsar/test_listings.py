@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from policies.shedding.view import BrokerTable, BundleTable, RoundView
 from policies.usage import RESOURCES, weighted_maximum_ratio
 from state.events import Event, LoadReport, namespace_of
-from state.pulsar.codec import decode_fleet, encode_fleet
+from state.layouts import Names, seal
 from state.pulsar.fleet import Sampling, advance
 from state.pulsar.listings import Listings, listings_of, owner_rows, pick
-from state.pulsar.memory import NOBODY, Fleet, Names, WaitingReport
+from state.pulsar.memory import NOBODY, Fleet
+from state.systems import decode_memory
 from tests.policies.fleets import decide, unloads_of
 from tests.state.building import AGE_MS, seen
 from tests.state.pulsar.dumb_fleet import Bundle, DumbFleet
@@ -172,16 +173,13 @@ def test_names_are_picked_in_the_order_of_the_rows(rows: list[int], names: list[
 LENGTH_MS, AGE_MS = 10_000, 25_000
 
 
-def rounds_of(trace: list[Event]) -> list[tuple[int, dict[str, WaitingReport]]]:
+def rounds_of(trace: list[Event]) -> list[tuple[int, dict[str, LoadReport]]]:
     """Newest report of each broker, round by round, as the controller would take them."""
     loads = [event for event in trace if isinstance(event, LoadReport)]
     return [
         (
             number,
-            {
-                event.broker: WaitingReport(event.time_ms, event.id, event.report)
-                for event in sorted(of_round, key=lambda e: e.age_key)
-            },
+            {event.broker: event for event in sorted(of_round, key=lambda e: e.age_key)},
         )
         for number, of_round in groupby(loads, key=lambda event: event.time_ms // LENGTH_MS)
     ]
@@ -234,7 +232,7 @@ def test_the_columns_agree_with_the_plain_telling(
         assert spelled_out(fleet) == (dumb.last_ms, dumb.runs, dumb.bundles)
         assert fleet.bundles[:listed] == dumb.listed
         assert fleet.brokers == sorted(fleet.brokers)
-        fleet = decode_fleet(encode_fleet(fleet)) if is_stored else fleet
+        fleet = decode_memory("pulsar", seal(fleet)) if is_stored else fleet
 
 
 FREE = {
@@ -250,7 +248,7 @@ FREE = {
 }
 
 
-def snapshot_of(dumb: DumbFleet, reports: dict[str, WaitingReport], weights: list[float]) -> RoundView:
+def snapshot_of(dumb: DumbFleet, reports: dict[str, LoadReport], weights: list[float]) -> RoundView:
     """What the policy should see, computed by the plain version."""
     names = tuple(sorted(reports))
     found = [reports[name].report for name in names]

@@ -30,7 +30,7 @@ from state.pulsar.approvals import children_of
 from state.pulsar.budgets import with_rules
 from state.pulsar.holds import Holds
 from state.pulsar.masks import COOLDOWN, OPEN
-from state.pulsar.memory import Fleet, WaitingTopics
+from state.pulsar.memory import Fleet
 from state.pulsar.splits import Splits, as_in, topic_table
 from state.pulsar.view import PolicyView
 from state.settings import ClusterSettings, PulsarSettings, SettingsSource
@@ -63,13 +63,14 @@ TABLE = seen(*REPORTS).table
 Listed = Mapping[str, list[tuple[str, float]]]
 
 
-def waiting(bundles: Listed) -> WaitingTopics:
+def waiting(bundles: Listed) -> TopicStats:
     """Topics with messages/s by bundle; bytes/s are ten times that."""
     topics = [each for listed in bundles.values() for each in listed]
     rates = np.array([rate for _, rate in topics])
-    return WaitingTopics(
+    return TopicStats(
         470_000,
         "s",
+        "b1",
         TopicTraffic(
             bundles=list(bundles),
             counts=np.array([len(listed) for listed in bundles.values()], dtype=np.int64),
@@ -119,7 +120,7 @@ OF_A, OF_B, OF_C = (
     ids=["none", "both owners'", "of b1", "of b2", "of an unknown broker", "a bundle without topics"],
 )
 def test_the_statistics_of_a_bundle_are_those_of_its_owner(
-    topics: Mapping[str, WaitingTopics], expected: list[list[tuple[str, float, float]] | None]
+    topics: Mapping[str, TopicStats], expected: list[list[tuple[str, float, float]] | None]
 ) -> None:
     assert listed(topic_table(TABLE, topics)) == expected
 
