@@ -1,6 +1,5 @@
 """``trimtab approve`` and ``reject``: a person's decision on open proposals, written to the input topic, and what became of it."""
 
-import getpass
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -13,7 +12,7 @@ import msgspec
 from policies.wording import time_text
 from state.outputs import ApprovalRow, ProposalRow, rfc3339
 from state.pulsar.approvals import ROUND
-from streaming.cli.options import cluster_option, example, settings_options, with_options
+from streaming.cli.options import cluster_option, example, login_user, settings_options, with_options
 from streaming.cli.published import Newest, Round, length_s, search_rounds, stranger_hint
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ApprovalData, ApprovalMessage, type_of
@@ -23,7 +22,6 @@ from streaming.settings import Settings
 from streaming.systems import input_side
 
 Verdict = Literal["approved", "rejected"]
-_LOOK_BACK_S = (900, 86_400)
 """How far back summaries are looked for; the first step is long enough for a cluster whose last rounds are somewhat late."""
 ID_MIN = 6
 """The fewest characters of an id that a command takes; shorter ones would soon name several actions."""
@@ -92,7 +90,7 @@ def _write_verdict(
         raise click.BadParameter("give a reason: it is shown in the round's summary", param_hint="--why")
     rounds = newest_rounds(settings, cluster=cluster)
     chosen = _choose(open_proposals(rounds), ids, round_=round_)
-    answers = _answer(settings, chosen, verdict, round_=round_, who=who or getpass.getuser(), why=why.strip())
+    answers = _answer(settings, chosen, verdict, round_=round_, who=who or login_user(), why=why.strip())
     for each in chosen:
         click.echo(f"{verdict}: {proposal_text(*each)}")
     if not wait:
@@ -105,7 +103,7 @@ def _write_verdict(
         action = "" if row.action_id is None else f", action {row.action_id}"
         detail = "" if row.detail == row.outcome else f" ({row.detail})"
         click.echo(f"{row.proposal_id[:12]}: {row.outcome}{detail} in round {event.data.round}{action}")
-        if row.outcome not in {"acted", "rejected"}:
+        if row.outcome not in ({"acted"} if verdict == "approved" else {"rejected", "expired", "unknown"}):
             refused.append(row.proposal_id[:12])
     if refused:
         raise NotAcknowledged(
@@ -126,7 +124,7 @@ def proposal_text(cluster: str, row: ProposalRow) -> str:
 def newest_rounds(settings: Settings, *, cluster: str | None = None) -> list[Round]:
     """The newest round of each cluster, or of one. Raises ``exits.Refused``, and ``NotFound`` for a cluster that nothing names."""
     newest = Newest(settings)
-    newest.look_back(() if cluster is None else (cluster,), steps_s=_LOOK_BACK_S)
+    newest.look_back(() if cluster is None else (cluster,))
     found = [event for _, event in newest.rounds() if cluster is None or event.cluster == cluster]
     if cluster is not None and not found and (hint := stranger_hint(settings, cluster)) is not None:
         raise NotFound(f"{cluster}: no setting and no round of the last day names this cluster; {hint}")

@@ -27,14 +27,14 @@ from streaming.cli.published import (
 )
 from streaming.cli.request import KnownCluster, source_of
 from streaming.contract.envelope import read_envelope
-from streaming.contract.messages import KafkaLoadReportMessage, LoadReportMessage, type_of
+from streaming.contract.messages import BrokerLoadMessage, KafkaLoadReportMessage, LoadReportMessage, type_of
 from streaming.process.exits import NotFound, Refused
 from streaming.settings import Settings
 from streaming.settings.catalog import suggest_nearest
 from streaming.systems import input_side
 from streaming.transport.topics import BEATS_RETENTION_MS
 
-_REPORT_TYPES = (type_of(LoadReportMessage), type_of(KafkaLoadReportMessage))
+_REPORT_TYPES = (type_of(LoadReportMessage), type_of(BrokerLoadMessage), type_of(KafkaLoadReportMessage))
 NEAREST_COUNT = 5
 """Pairs or brokers shown of those that did not fire; the heaviest come first."""
 
@@ -108,9 +108,7 @@ class ClusterStatus:
 def look_up(settings: Settings, wanted: set[str], newest: Newest) -> Iterator[ClusterStatus]:
     """The wanted clusters, all if empty; ``newest`` has the rounds that the previous look found. Raises ``NotFound``."""
     steps_s = LOOK_BACK_S[:1] if newest.clusters else LOOK_BACK_S
-    newest.look_back(
-        wanted or set(settings.clusters), steps_s=steps_s
-    )  # first: without brokers its error is the only one
+    newest.look_back(wanted, steps_s=steps_s)  # first: without brokers its error is the only one
     now_ms = round(time.time() * 1000)
     beats = _read_beats(settings, now_ms)
     leaders, processes = beats or (None, [])

@@ -143,7 +143,10 @@ def plan(
     The event's time is after that of the event in ``stands``, so that it is the newer one whatever clock wrote the other.
     """
     before = stands.at(moment_at(now_ms)).overlay
-    after = msgspec.structs.replace(edit(before), who=who, why=why)
+    try:
+        after = msgspec.structs.replace(edit(before), who=who, why=why)
+    except WrongUse as error:
+        raise WrongUse(f"{cluster}: {error}") from error
     _require_own_settings(cluster, system, before, after)
     _require_pulsar(cluster, system, after)
     old = _settings_in_force(cluster, before, settings)
@@ -303,7 +306,7 @@ def check_written(
         if any(record.value != event.value for record in since):
             raise Refused(
                 f"{event.cluster}: somebody else wrote a control event at the same moment, and the newer one replaces the "
-                f"other completely: see the result with `trimtab policy show --cluster {event.cluster}`, then run the command "
+                f"other completely: see the result with `trimtab control list --cluster {event.cluster}`, then run the command "
                 "again if something is missing"
             )
 

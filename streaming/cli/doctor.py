@@ -315,7 +315,9 @@ def _lag(facts: Facts) -> Iterator[Finding]:
         yield _not_checked(facts.rounds.why, about=settings.topics.audit)
         return
     rounds = {event.cluster: event.data for event, _ in facts.rounds}
-    for name in sorted({*settings.clusters} - rounds.keys()) or ([] if rounds else [settings.topics.audit]):
+    for name in sorted({*settings.clusters, *settings.targets} - rounds.keys()) or (
+        [] if rounds else [settings.topics.audit]
+    ):
         yield _problem("no round in the last day", about=name)
     for name, data in rounds.items():
         say = _problem if is_late(data, facts.now_ms) else _ok

@@ -206,7 +206,7 @@ def _processes(settings: Settings, now_ms: int) -> list[Process]:
 
 def _rounds(settings: Settings) -> list[tuple[Round, int | None]]:
     newest = Newest(settings)
-    newest.look_back(settings.clusters)
+    newest.look_back()
     return [(event, epoch_of(record.headers)) for record, event in newest.rounds()]
 
 

@@ -13,17 +13,14 @@ from state.outputs import DrainRow, RoundSummary
 from state.overlay import MaintenanceWindow
 from state.pulsar.wording import shadow_note
 from state.settings import Mode
-from streaming.cli.control import Edit, Planned, maintenance_of
-from streaming.cli.options import Moment, broker_of, example, settings_options
-from streaming.cli.output import format_option, render, text_of
+from streaming.cli.control import Edit, Planned
+from streaming.cli.options import Moment, broker_of, example
 from streaming.cli.published import Newest, Round, pass_over_outage
 from streaming.cli.request import (
     KnownCluster,
     Request,
     change,
     change_each,
-    read_standings,
-    standing_lines,
     with_request_options,
 )
 from streaming.cli.summaries import drain_line, left_lines, missed_results, outcome_text, own_lines
@@ -37,6 +34,8 @@ WILL_NOT_PASS = ("excluded-namespace", "maintenance", "no-destination", "anti-af
 """Reasons why a bundle stays at a drained broker that no later round changes by itself."""
 _PATIENCE_S = 300.0
 """How long to wait for a newer round: without one nothing is decided, and there is nothing to show."""
+_STUCK_ROUNDS = 3
+"""After so many rounds in a row a drain is stuck: in one of them the other brokers may just not have reported."""
 _LOOK_S = 1.0
 
 _brokers_option = click.option(
@@ -102,34 +101,6 @@ def end_command(request: Request, brokers: tuple[str, ...], namespaces: tuple[st
     change(request, end_maintenance(brokers, namespaces))
 
 
-@maintenance_command.command(
-    "list",
-    short_help="Show what is under maintenance, and what is drained.",
-    epilog=example("trimtab maintenance list --cluster east-1"),
-)
-@settings_options
-@click.option(
-    "--cluster", "clusters", multiple=True, metavar="NAME", help="Only this cluster. May be repeated."
-)
-@format_option("JSON and YAML are a list with one object for each.")
-def list_command(settings: Settings, clusters: tuple[str, ...], form: str) -> None:
-    """Show what is under maintenance, and what is drained; `trimtab status` shows how far a drain is."""
-    stands, _ = read_standings(Request(settings=settings, clusters=clusters))
-    found = {name: each for name, each in stands.items() if each.overlay.has_maintenance}
-    if form != "table":
-        rows = [
-            {"cluster": cluster, "what": what, "name": name, **msgspec.to_builtins(spell)}
-            for cluster, each in found.items()
-            for (what, name), spell in maintenance_of(each.overlay)
-        ]
-        click.echo(render(rows, form), nl=False)
-        return
-    if not found:
-        click.echo("nothing is under maintenance or drained")
-    for name, each in found.items():
-        click.echo(text_of([f"{name}:", *standing_lines(each.overlay)]), nl=False)
-
-
 @click.command(
     "drain", epilog=example('trimtab drain --cluster east-1 --broker b3:8080 --why "new disk" --wait')
 )
@@ -157,7 +128,8 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
             pretending.add(cluster)
             click.echo(
                 f"{cluster}: it is in dry-run, so nothing will move; the unloads are only shown "
-                "(`trimtab mode act` lets it act)"
+                "(`trimtab mode act` lets it act)",
+                err=True,
             )
         if known is not None and is_without_receiver(found, known, stands):
             click.echo(
@@ -241,8 +213,8 @@ def end_maintenance(brokers: Collection[str], namespaces: Collection[str]) -> Ed
             strangers = sorted(set(names) - known)
             if strangers:
                 raise WrongUse(
-                    f"{what}{', '.join(strangers)} is neither under maintenance nor drained; `trimtab maintenance list` "
-                    "shows what is"
+                    f"{what}{', '.join(strangers)} is neither under maintenance nor drained; `trimtab control list` shows "
+                    "what is"
                 )
         return msgspec.structs.replace(
             data,
@@ -277,8 +249,11 @@ def _without(
 
 def is_stuck(data: RoundSummary) -> bool:
     """Whether every bundle that is left stays for a reason that no later round changes by itself."""
-    left = None if data.maintenance is None else data.maintenance.bundles_left
-    return left is not None and left.count > 0 and set(left.outcomes) <= set(WILL_NOT_PASS)
+    if data.maintenance is None or not data.maintenance.bundles_left.count:
+        return False
+    reasons = set(data.maintenance.bundles_left.outcomes)
+    ends = any(row.until is not None for row in data.maintenance.namespaces)
+    return reasons <= set(WILL_NOT_PASS) and not ("maintenance" in reasons and ends)
 
 
 def _follow_drains(settings: Settings, events: Sequence[Planned], brokers: Collection[str]) -> None:
@@ -291,6 +266,7 @@ def _follow_drains(settings: Settings, events: Sequence[Planned], brokers: Colle
     open_ = {event.cluster for event in events}
     newest, reported = Newest(settings), dict.fromkeys(open_, -1)
     shown: dict[str, list[str]] = {}
+    stuck_rounds = dict.fromkeys(open_, 0)
     deadline = Deadline(_PATIENCE_S)
     while open_:
         with pass_over_outage(deadline):
@@ -301,8 +277,14 @@ def _follow_drains(settings: Settings, events: Sequence[Planned], brokers: Colle
             reported[event.cluster] = event.data.round
             deadline = Deadline(_PATIENCE_S)
             begin_ms = max(begin_ms, record.timestamp)
+            stuck_rounds[event.cluster] = stuck_rounds[event.cluster] + 1 if is_stuck(event.data) else 0
             if _show_drains(event, brokers, shown):
                 open_.discard(event.cluster)
+            elif stuck_rounds[event.cluster] >= _STUCK_ROUNDS:
+                raise NotAcknowledged(
+                    f"{event.cluster}: no later round will move the bundles that are left: move them yourself, or remove the "
+                    "reason. The drain goes on"
+                )
         if open_ and deadline.is_over:
             raise NotAcknowledged(
                 f"{', '.join(sorted(open_))}: no round in the last {_PATIENCE_S:g} s, so the drain's progress is not known: see "
@@ -326,11 +308,6 @@ def _show_drains(event: Round, brokers: Collection[str], shown: dict[str, list[s
     for line in lines:
         if line not in before:
             click.echo(f"{event.cluster}: {line}")
-    if not _is_over(rows) and is_stuck(event.data):
-        raise NotAcknowledged(
-            f"{event.cluster}: no later round will move the bundles that are left: move them yourself, or remove the "
-            "reason. The drain goes on"
-        )
     return _is_over(rows)
 
 

@@ -69,13 +69,13 @@ def forget_command(request: Request) -> None:
 )
 @with_request_options
 def mode_command(request: Request, mode: str, approval: str | None) -> None:
-    """Let a cluster act, or only show what it would do; `configured` goes back to controller.mode (and controller.approval)."""
+    """Let a cluster act, or only show what it would do; `configured` goes back to controller.mode, `--approval configured` to controller.approval."""
     change(request, mode_edit(mode, approval))
 
 
 @click.group("policy")
 def policy_command() -> None:
-    """Change decision settings while the controller runs, or see what is in force."""
+    """Change decision settings while the controller runs; `trimtab control list` shows what is changed."""
 
 
 @policy_command.command(
@@ -104,17 +104,22 @@ def unset_command(request: Request, keys: tuple[str, ...]) -> None:
     change(request, unset_edit(keys))
 
 
-@policy_command.command(
-    "show",
+@click.group("control")
+def control_command() -> None:
+    """List what operators have set, and go back to what is configured."""
+
+
+@control_command.command(
+    "list",
     short_help="Show what operators have set, who and why.",
-    epilog=example("trimtab policy show --cluster east-1\n  trimtab control list"),
+    epilog=example("trimtab control list\n  trimtab control list --cluster east-1"),
 )
 @cluster_options
 @format_option("JSON and YAML are a list with one object per cluster.")
-def show_command(settings: Settings, clusters: tuple[str, ...], form: str, *, every: bool) -> None:
-    """Show what operators have set, who and why, beside what the controller is configured with.
+def list_command(settings: Settings, clusters: tuple[str, ...], form: str, *, every: bool) -> None:
+    """Show what operators have set, who and why, with what is under maintenance or drained, beside what the controller is configured with.
 
-    Without --cluster or --all: every cluster that is not as configured. `policy show` and `control list` are the same.
+    Without --cluster or --all: every cluster that is not as configured.
     """
     if clusters and every:
         raise click.UsageError("give either --cluster NAME (once or more) or --all")
@@ -128,14 +133,6 @@ def show_command(settings: Settings, clusters: tuple[str, ...], form: str, *, ev
         click.echo("every cluster is as configured")
     for cluster, each in found.items():
         click.echo(overlay_text(cluster, each, source), nl=False)
-
-
-@click.group("control")
-def control_command() -> None:
-    """List what operators have set, and go back to what is configured."""
-
-
-control_command.add_command(show_command, "list")
 
 
 @control_command.command(
@@ -283,7 +280,7 @@ def _remove_key(tree: Mapping[str, Any], path: Sequence[str], whole: Sequence[st
     below = tree.get(name) if isinstance(tree, Mapping) else None
     if below is None or (rest and not isinstance(below, Mapping)):
         problem = _unknown_setting(whole) or f"{dotted(whole)} is not in the overlay"
-        raise WrongUse(f"{problem}; `trimtab policy show` says what is in the overlay")
+        raise WrongUse(f"{problem}; `trimtab control list` says what is in the overlay")
     kept = _remove_key(below, rest, whole) if rest else {}
     others = {key: value for key, value in tree.items() if key != name}
     return {**others, name: kept} if kept else others

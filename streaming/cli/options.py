@@ -1,5 +1,6 @@
 """Options that several commands have, each defined once, the values that they take, and the settings that they override."""
 
+import getpass
 import os
 import re
 import sys
@@ -278,3 +279,11 @@ def broker_of(typed: str, known: Collection[str]) -> str:
     if len(fitting) > 1:
         raise WrongUse(f"broker {typed} may be {' or '.join(fitting)}: give the port, too")
     return fitting[0]
+
+
+def login_user() -> str:
+    """The name of who runs the command, or the number of one without a name, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"

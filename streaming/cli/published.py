@@ -34,8 +34,10 @@ from streaming.transport.side import Begin, TopicRecord
 
 Round = ReadEnvelope[RoundSummary]
 Rejected = ReadEnvelope[RejectedData]
-LOOK_BACK_S = (300, 86_400)
-"""How far back summaries are looked for: first where those of clusters that report now are, then a whole day."""
+LOOK_BACK_S = (300, 3_600, 86_400)
+"""How far back summaries are looked for: first where those of clusters that report now are, then an hour, then a whole day."""
+_SILENT_S = LOOK_BACK_S[1]
+"""So far back a cluster is looked for that nobody names: it may have fallen silent."""
 LATE_AFTER_ROUNDS = 3
 """A summary older than this many rounds is late."""
 TAIL_COUNT = 10
@@ -201,11 +203,15 @@ class Newest:
         """Look at what the audit topic has since a moment. Raises ``exits.Refused``."""
         self.take(records_of(self._settings, self._settings.topics.audit, begin_ms))
 
-    def look_back(self, wanted: Collection[str], *, steps_s: Sequence[float] = LOOK_BACK_S) -> None:
-        """Look at the last seconds, step by step until every wanted cluster (or any) has a summary. Raises ``exits.Refused``."""
+    def look_back(self, wanted: Collection[str] = (), *, steps_s: Sequence[float] = LOOK_BACK_S) -> None:
+        """Look at the last seconds, step by step until every wanted cluster has a summary. Raises ``exits.Refused``.
+
+        If none is wanted: every cluster that the settings name, and any other of the last hour.
+        """
+        named = set(wanted) or {*self._settings.clusters, *self._settings.targets}
         for step_s in steps_s:
             self.read_since(round((time.time() - step_s) * 1000))
-            if self._records and self._records.keys() >= set(wanted):
+            if self._records and self._records.keys() >= named and (wanted or step_s >= _SILENT_S):
                 break
 
     @property

@@ -314,7 +314,7 @@ def feed_command(settings: Settings, recording: str | None, *, fast: bool) -> No
             fed = shift_to(lines, round(time.time() * 1000), speed=FAST if fast else 1)
             try:
                 count = _feed(fed, sink, stop)
-            except (BadRecording, EOFError, gzip.BadGzipFile) as error:
+            except (BadRecording, EOFError, gzip.BadGzipFile, zlib.error) as error:
                 raise WrongUse(f"{recording}: {error}") from error
             except PublishError as error:
                 raise Refused(f"{error}. The feed has ended: start it again once that is mended") from error

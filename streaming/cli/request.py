@@ -1,6 +1,5 @@
 """A change of control that a person asks for: its options, its text, the write, and the round that obeys it."""
 
-import getpass
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from streaming.cli.control import (
     read_control,
     window_text,
 )
-from streaming.cli.options import settings_options, with_options
+from streaming.cli.options import login_user, settings_options, with_options
 from streaming.cli.output import text_of
 from streaming.cli.published import Newest, Round, search_rounds
 from streaming.contract.envelope import ReadEnvelope
@@ -97,7 +96,7 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(**options: Any) -> None:
         asked = {name: options.pop(name) for name in names}
-        asked["why"], asked["who"] = asked["why"].strip(), asked["who"] or getpass.getuser()
+        asked["why"], asked["who"] = asked["why"].strip(), asked["who"] or login_user()
         if not asked["why"]:
             raise click.BadParameter("give a reason: it is shown in every round summary", param_hint="--why")
         command(Request(**asked), **options)
@@ -271,9 +270,10 @@ def _choose(request: Request, stands: Mapping[str, Standing], known: Known | Non
         hints = (
             "; ".join(suggest_nearest(name, names) for name in strangers) if names else "no cluster is known"
         )
+        remedy = ". If the name is right, add --force" if request.why else ""
         raise WrongUse(
             f"{', '.join(strangers)}: unknown, with no round in the last hour, no settings and no control event "
-            f"({hints}). If the name is right, add --force"
+            f"({hints}){remedy}"
         )
     return sorted(set(request.clusters))
 

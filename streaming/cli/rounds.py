@@ -146,7 +146,8 @@ def show_command(
 ) -> None:
     """Show what a round saw, decided and held back; without a number, the newest round.
 
-    With --broker or --bundle: the newest five rounds that name it, each with its outcome, the numbers, and what would have to change.
+    With --broker or --bundle: the newest five rounds that name it, each with its outcome, the numbers, and what would have to change; as
+    JSON with only what they say of it.
     """
     if broker is not None and bundle is not None:
         raise WrongUse("--broker and --bundle cannot be given together")

@@ -373,7 +373,7 @@ def test_a_cluster_without_an_address_of_its_kind_is_refused_and_not_looked_for_
         "status",
         "rounds tail",
         "actions list",
-        "policy show",
+        "control list",
         "pause --cluster lab --why x",
         "topics create",
         "record -",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
-from click import BadParameter, Context, Group
+from click import BadParameter
 from click.testing import CliRunner
 
 from state.control import first_round
@@ -251,7 +251,7 @@ def test_what_the_controller_would_say_of_the_settings_is_what_the_command_says(
 def test_a_setting_that_is_not_in_the_overlay_cannot_be_taken_out():
     with pytest.raises(WrongUse, match=r"pulsar.avg_shedder.low_hit_count is not in the overlay"):
         planned(unset_edit(["pulsar.avg_shedder.low_hit_count"]), FULL)
-    with pytest.raises(WrongUse, match="policy show"):
+    with pytest.raises(WrongUse, match="control list"):
         planned(unset_edit(["pulsar.avg_shedder.low_threshold_points.deeper"]), FULL)
 
 
@@ -269,7 +269,7 @@ def test_a_setting_that_is_not_in_the_overlay_cannot_be_taken_out():
 )
 def test_what_is_to_be_taken_out_and_is_no_setting_is_called_that(key: str, said: str):
     with pytest.raises(
-        WrongUse, match=rf"{re.escape(said)}.*; `trimtab policy show` says what is in the overlay"
+        WrongUse, match=rf"{re.escape(said)}.*; `trimtab control list` says what is in the overlay"
     ):
         planned(unset_edit([key]), FULL)
 
@@ -458,12 +458,6 @@ def test_what_stands_is_shown_beside_what_the_controller_is_configured_with():
     tree = overlay_tree("east-1", stands(FULL), KNOWN)
     assert tree["configured"]["settings"] == CONTROLLERS["pulsar"]
     assert overlay_tree("east-1", stands(FULL), SETTINGS)["configured"] is None
-
-
-def test_policy_show_and_control_list_are_one_view():
-    groups = [main.get_command(Context(main), name) for name in ("policy", "control")]
-    policy, listed = (group.commands for group in groups if isinstance(group, Group))
-    assert policy["show"] is listed["list"]
 
 
 def test_a_write_that_met_another_ones_is_told():

@@ -113,7 +113,7 @@ def test_what_has_ended_by_itself_stands_no_more():
 
 
 def test_what_is_not_under_maintenance_cannot_be_ended():
-    with pytest.raises(WrongUse, match=r"^b9 is neither under maintenance nor drained"):
+    with pytest.raises(WrongUse, match=r"^east-1: b9 is neither under maintenance nor drained"):
         planned(end_maintenance(["b9"], []), both().value, now_ms=NOW_MS + 2)
 
 
@@ -300,13 +300,17 @@ def test_system_bundles_bundles_at_a_drained_broker_are_named():
 def test_a_drain_cannot_end_where_all_that_is_left_stays(outcomes: dict[str, int], *, expected: bool):
     left = Section(count=sum(outcomes.values()), outcomes=outcomes, heaviest=[])
     maintenance = MaintenanceSummary(brokers=[], namespaces=[], drains=[], bundles_left=left)
+    assert is_stuck(msgspec.structs.replace(ROUND, maintenance=maintenance)) is expected
 
-    class Data:
-        """Stands in for the summary, of which only ``maintenance`` is read."""
 
-    data = Data()
-    data.maintenance = maintenance
-    assert is_stuck(data) is expected
+@pytest.mark.parametrize(("until", "expected"), [(None, True), ("2026-11-25T06:00:00.000Z", False)])
+def test_a_drain_waits_for_a_maintenance_of_namespaces_that_ends_by_itself(
+    until: str | None, *, expected: bool
+):
+    row = MaintenanceRow(name="shop/orders", since="2026-11-25T05:00:00.000Z", until=until, who="jo", why="x")
+    left = Section(count=1, outcomes={"maintenance": 1}, heaviest=[])
+    maintenance = MaintenanceSummary(brokers=[], namespaces=[row], drains=[], bundles_left=left)
+    assert is_stuck(msgspec.structs.replace(ROUND, maintenance=maintenance)) is expected
 
 
 NAMED = KnownCluster(

@@ -172,7 +172,7 @@ def test_every_command_on_the_page_about_pulsar_can_be_pasted(line: str):
 
 
 def test_the_page_about_pulsar_shows_every_step():
-    steps = "collect topics run config replay actions execute policy mode pause record resume"
+    steps = "collect topics run config replay actions execute policy mode record"
     assert {line.split()[1] for line in COMMANDS} == {*steps.split()}
 
 
@@ -265,7 +265,7 @@ def test_the_page_about_throttles_shows_what_the_command_draws(options: str):
     assert len(shown) == 3
 
 
-def test_the_page_about_throttles_explains_every_key_and_exit_code():
+def test_the_page_about_throttles_explains_every_key_and_its_commands_end_as_it_says():
     table = THROTTLING[THROTTLING.index("## What is printed") :]
     assert not [key for key in json.loads(throttle_plan().stdout) if f"`{key}`" not in table]
     for options, exit_code in (((), 0), (("--rate", "19200000"), 3), (("--rate", "0"), 2)):

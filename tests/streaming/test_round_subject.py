@@ -35,6 +35,7 @@ from streaming.cli.rounds import (
 )
 from streaming.contract.encode import SkippedRange, encode_leader, encode_skipped
 from streaming.process.exits import NOT_FOUND, REFUSED, WRONG_USE, Refused
+from streaming.settings import load
 from streaming.transport.side import TopicRecord
 from tests.streaming.golden import folders, messages
 from tests.streaming.records import BEAT, beat_on_topic, on_topic
@@ -186,10 +187,11 @@ RESULT = {**ACTION, "type": "trimtab.action-result.v1", "data": {}}
     ("on_input", "said"),
     [
         ([RESULT, REPORT], "catching up ("),
+        ([{**REPORT, "type": "trimtab.pulsar.broker-load.v1"}], "catching up ("),
         ([RESULT], "no newer round: no reports come"),
         ([], "no newer round"),
     ],
-    ids=["reports", "results only", "nothing"],
+    ids=["reports", "extensible load manager", "results only", "nothing"],
 )
 def test_status_looks_for_reports_where_rounds_are_late(
     monkeypatch: pytest.MonkeyPatch, on_input: list[dict[str, Any]], said: str
@@ -212,12 +214,34 @@ def test_status_looks_for_reports_where_rounds_are_late(
     assert done.stdout.splitlines()[1].strip().startswith(said), done.stdout
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_cluster_that_fell_silent_is_looked_for_beside_one_that_reports(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, named: bool
+):
+    """The settings name it, and it was silent for an hour and more; or nobody does, and it was for less."""
+    now_ms = round(time.time() * 1000)
+    silent_ms = now_ms - (7_200_000 if named else 600_000)
+    records = [
+        on_topic(json.dumps({**SUMMARY, "cluster": name}).encode(), key=name.encode(), at_ms=at_ms)
+        for name, at_ms in (("east-2", silent_ms), ("east-1", now_ms))
+    ]
+
+    def reader(_: str, *, begin: int) -> Records:
+        return Records([record for record in records if record.timestamp >= begin])
+
+    monkeypatch.setattr(published, "output_side", lambda _: SimpleNamespace(reader=reader))
+    file = tmp_path / "trimtab.toml"
+    file.write_text('[targets."east-2".kafka]\nbootstrap = "127.0.0.1:1"\n' if named else "")
+    newest = published.Newest(load(file=file, flags={}, environ={}).settings)
+    newest.look_back()
+    assert newest.clusters == {"east-1", "east-2"}
+
+
 @pytest.mark.parametrize(
     ("command", "code", "said"),
     [
         ("control list", 0, "so what the controllers are configured with is not known: gone\n"),
-        ("policy show --cluster lab", 0, "so what the controllers are configured with is not known: gone\n"),
-        ("maintenance list", 0, "so what the controllers are configured with is not known: gone\n"),
+        ("control list --cluster lab", 0, "so what the controllers are configured with is not known: gone\n"),
         ("status", REFUSED, "Error: gone\n"),
     ],
 )
@@ -622,9 +646,9 @@ def test_a_split_says_where_it_cuts_what_and_what_each_child_takes_over():
         read, epoch=1, stale=False
     )
     text = why_text(read, None, missing="")
-    for child, load in split["data"]["expected"].items():
+    for child, carried in split["data"]["expected"].items():
         assert f"  {child}  bytes_per_s " in text
-        assert load["bytes_per_s"] > 0
+        assert carried["bytes_per_s"] > 0
 
 
 def test_a_summary_that_cannot_be_read_is_not_taken_for_a_missing_one():
