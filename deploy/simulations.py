@@ -41,8 +41,8 @@ _INTRODUCTION = """\
 For whoever chooses a policy, or doubts one. Afterwards you know what each does to fleets in trouble, and what the model leaves out.
 
 `trimtab simulate` balances a fleet that does not exist with the controller that runs live, with all its guards and budgets, and counts
-what each policy does to it. It needs no broker. This page shows the figures of all policies that are worth comparing, and says what
-the model assumes.
+what each policy does to it. It needs no broker. This page shows the figures of AvgShedder, TransferShedder and the fleet planner, and says
+what the model assumes. `--policy threshold-shedder` runs another.
 
 ```sh
 trimtab simulate --scenario scale-out --seeds 5 --html page.html           # AvgShedder beside the fleet planner
@@ -89,6 +89,9 @@ _MODEL = """\
   smooth it with each look, publish it when it has changed by 10 %, and take it back when a bundle comes or goes. Their ten heaviest
   bundles are known.
 * **Splits** cut where Pulsar would: topics are real names with Pulsar's positions.
+
+The fleet planner's own model has the same form as this one: a cost for each message and each byte, and a factor for each broker. That
+favours it; [a real cluster](comparison.md) does not.
 
 Not in the model: publishers that slow down when a broker is full, bookies, garbage collection that depends on load, memory, failure domains,
 and isolation policies. A fleet from a recording has its brokers, bundles, rates and noise; what a message

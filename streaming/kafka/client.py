@@ -409,7 +409,7 @@ def is_transient(error: BaseException | None) -> bool:
 
 
 @contextmanager
-def retry_until_answered() -> Iterator[None]:
+def as_no_answer() -> Iterator[None]:
     """Turn what the client raises into ``NoAnswer``."""
     try:
         yield

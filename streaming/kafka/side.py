@@ -29,6 +29,7 @@ from streaming.kafka import topics
 from streaming.kafka.client import (
     REACH_TIMEOUT_MS,
     ClusterError,
+    as_no_answer,
     close_producer,
     denied_resource,
     describe_error,
@@ -40,7 +41,6 @@ from streaming.kafka.client import (
     open_producer,
     partitions_of,
     read_to_end,
-    retry_until_answered,
 )
 from streaming.kafka.executor import KafkaActions, exclusive_writer
 from streaming.kafka.link import KafkaLink, Operation, describe_missing
@@ -163,7 +163,7 @@ class KafkaTopicReader(Closeable):
 @contextmanager
 def _asking(link: KafkaLink, **options: object) -> Iterator[KafkaConsumer]:
     """A consumer for questions about logs. Raises ``NoAnswer``."""
-    with retry_until_answered():
+    with as_no_answer():
         consumer = open_consumer(link, isolation_level="read_uncommitted", **options)
         try:
             yield consumer

@@ -22,7 +22,7 @@ from kafka.errors import (
 
 from policies.wording import counted
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
-from streaming.kafka.client import explain_unanswered, open_admin, retry_until_answered
+from streaming.kafka.client import as_no_answer, explain_unanswered, open_admin
 from streaming.kafka.link import (
     KafkaLink,
     TopicPermissions,
@@ -402,7 +402,7 @@ def _make_difference(
 
 def topic_ids(link: KafkaLink, names: Sequence[str]) -> dict[str, str]:
     """Ids of those topics that have one. Raises ``NoAnswer``."""
-    with retry_until_answered(), open_admin(link) as admin:
+    with as_no_answer(), open_admin(link) as admin:
         described = admin.describe_topics(list(names))
     return {
         topic["name"]: str(topic["topic_id"])

@@ -7,11 +7,11 @@ from typing import Any
 
 from plotly.colors import qualitative
 from plotly.graph_objects import Figure, Scatter
+from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
 from policies.wording import time_text
 from state.outputs import rfc3339
-from streaming.process.pages import document, render_figure
 from streaming.simulator.backtest import REFERENCES
 from streaming.simulator.differences import (
     CLEAR,
@@ -25,6 +25,20 @@ from streaming.simulator.differences import (
 from streaming.simulator.runs import NOBODY, PERFECT
 from streaming.simulator.score import ALL, BALANCED_POINTS, COLUMNS, Column, Figures, Run, Series, card, show
 
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1500px; padding: 0 1rem; color: #1d2733 }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0 }
+th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #dfe4ea }
+th:first-child, td:first-child { text-align: left; white-space: nowrap }
+th { font-weight: 600; color: #52606d; cursor: help }
+h2 { margin-top: 2.5rem }
+table.text { table-layout: fixed; width: 100%; font-size: 13px }
+table.text th, table.text td { text-align: left; vertical-align: top; overflow-wrap: anywhere }
+table.text p { margin: 0 0 .3rem }
+table.plain th, table.plain td { text-align: left; overflow-wrap: anywhere }
+p.why { color: #8a5a00 }
+p.note { color: #52606d; max-width: 60rem }
+"""
 _MOST_LINES = 40
 """Brokers drawn of a large fleet: those that were hottest and coldest."""
 _PEAK = 3.0
@@ -51,8 +65,8 @@ def render_page(runs: Sequence[Run], summaries: dict[str, str], *, written: str)
             parts.append(
                 f"<h2>{escape(scenario)}</h2><p>{size} brokers: {escape(summaries.get(scenario, ''))}</p>"
             )
-            parts.append(render_figure(plot(drawn)))
-    return document("trimtab simulate", parts)
+            parts.append(_render_figure(plot(drawn)))
+    return _document("trimtab simulate", parts)
 
 
 def _introduction(runs: Sequence[Run], written: str) -> str:
@@ -207,11 +221,11 @@ def render_backtest_page(found: Backtest) -> str:
                     "Point at a column's title to see what it counts.</p>"
                 ),
                 score_table(cluster, figures[cluster], RECORDED_COLUMNS),
-                render_figure(_spreads(closed)),
-                render_figure(plot(closed)),
+                _render_figure(_spreads(closed)),
+                _render_figure(plot(closed)),
             ]
         parts += _open_loop(found, cluster)
-    return document("trimtab backtest", parts)
+    return _document("trimtab backtest", parts)
 
 
 def _first_sentence(found: Backtest) -> str:
@@ -286,3 +300,17 @@ def _difference_row(difference: Difference) -> str:
 def _cell(decision: Decision) -> str:
     acts = [f"<p><strong>{escape(act.kind)}</strong> {escape(act.reason)}</p>" for act in decision.acts]
     return "".join([*acts, *(f"<p class='why'>not: {escape(each)}</p>" for each in decision.why_not)])
+
+
+def _document(title: str, parts: Sequence[str]) -> str:
+    """A whole page of HTML parts, with the plotting library in it."""
+    return (
+        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{escape(title)}</title>"
+        f"<style>{_STYLE}</style><script>{get_plotlyjs()}</script></head><body>{''.join(parts)}</body></html>\n"
+    )
+
+
+def _render_figure(figure: Figure) -> str:
+    """A figure as a part of a page."""
+    html: str = figure.to_html(full_html=False, include_plotlyjs=False)
+    return html

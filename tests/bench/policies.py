@@ -75,8 +75,7 @@ def measure_policies(*, quick: bool) -> Section:
         title="A round of each policy",
         method=f"Brokers with {BUNDLES_COUNT} bundles each, every broker past its hit count; CPU time of one call of "
         "`shed`, the best of 30. UniformLoadShedder takes one of the shedding brokers. Placed: `place` "
-        "after it, by the least message rate. Pulsar's own classes take 28 to 48 s for 1,000 brokers with half of "
-        "them shedding.",
+        "after it, by the least message rate.",
         rows=rows,
     )
 

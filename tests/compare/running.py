@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from deploy.local.kafka import LocalKafka
 from deploy.local.processes import LocalError, Process, Server, free_ports
 from deploy.local.pulsar import NEWEST_PULSAR_LOCK, LocalPulsar
 from policies.splitting.ranges import Bundle, position_of
+from policies.wording import bytes_text
 from streaming.process.deadline import poll
 from streaming.pulsar.admin import PulsarAdmin
 from streaming.pulsar.http import AdminError, HttpClient
@@ -35,6 +37,8 @@ CALM_S, WINDOW_S = 240.0, 480.0
 """How long the balancer sees a calm cluster before, and how long it is watched after what happens."""
 RESTART_EVERY_S = 60.0
 _TIMEOUT_S, _POLL_S = 120.0, 0.2
+_DISK_BYTES = 10e9
+"""A run writes up to 5 GB, and a bookie on a full disk takes no message."""
 _LAST_RESULTS_S = 40.0
 _BESIDE = ("nice", "-n", "10")
 """Trimtab runs on a machine of its own in production: here it may not take the processors from brokers and clients."""
@@ -51,6 +55,8 @@ class Length:
 def run(balancer: Balancer, scenario: Scenario, seed: int, length: Length, directory: Path) -> dict[str, Any]:
     """The row of one run. Raises ``LocalError`` where something does not start."""
     began_s = time.monotonic()
+    if (free := shutil.disk_usage(directory).free) < _DISK_BYTES:
+        raise LocalError(f"{directory}: {bytes_text(free)} are free, {bytes_text(_DISK_BYTES)} are needed")
     with ExitStack() as stack:
         network = stack.enter_context(Network(scenario.all_count))
         pulsar = LocalPulsar(
