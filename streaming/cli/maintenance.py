@@ -14,6 +14,7 @@ from state.overlay import MaintenanceWindow
 from state.pulsar.wording import shadow_note
 from state.settings import Mode
 from streaming.cli.control import Edit, Planned
+from streaming.cli.operate import list_command
 from streaming.cli.options import Moment, broker_of, example
 from streaming.cli.published import Newest, Round, pass_over_outage
 from streaming.cli.request import (
@@ -99,6 +100,9 @@ def end_command(request: Request, brokers: tuple[str, ...], namespaces: tuple[st
     """Let brokers and namespaces take part again; a drained broker, too."""
     _require_something(brokers, namespaces)
     change(request, end_maintenance(brokers, namespaces))
+
+
+maintenance_command.add_command(list_command, "list")
 
 
 @click.command(

@@ -75,7 +75,7 @@ def mode_command(request: Request, mode: str, approval: str | None) -> None:
 
 @click.group("policy")
 def policy_command() -> None:
-    """Change decision settings while the controller runs; `trimtab control list` shows what is changed."""
+    """Change decision settings while the controller runs, or see what is changed."""
 
 
 @policy_command.command(
@@ -119,7 +119,8 @@ def control_command() -> None:
 def list_command(settings: Settings, clusters: tuple[str, ...], form: str, *, every: bool) -> None:
     """Show what operators have set, who and why, with what is under maintenance or drained, beside what the controller is configured with.
 
-    Without --cluster or --all: every cluster that is not as configured.
+    Without --cluster or --all: every cluster that is not as configured. The same as `policy show`
+    and `maintenance list`.
     """
     if clusters and every:
         raise click.UsageError("give either --cluster NAME (once or more) or --all")
@@ -133,6 +134,9 @@ def list_command(settings: Settings, clusters: tuple[str, ...], form: str, *, ev
         click.echo("every cluster is as configured")
     for cluster, each in found.items():
         click.echo(overlay_text(cluster, each, source), nl=False)
+
+
+policy_command.add_command(list_command, "show")
 
 
 @control_command.command(

@@ -119,7 +119,7 @@ def test_each_command_does_its_work_as_a_process(stage: Stage, tmp_path: Path):
     assert "-> dry-run" in show("mode", "dry-run", *config, *changes)
     key = "pulsar.avg_shedder.low_hit_count"
     assert f"{key}: 3 -> 4" in show("policy set", *config, *changes, f"{key}=4")
-    assert f"{key} = 4" in show("control list", *config, "--cluster", "east-1")
+    assert f"{key} = 4" in show("policy show", *config, "--cluster", "east-1")
     assert f"{key}: 4 -> 3" in show("policy unset", *config, *changes, key)
     broker = ("--broker", "broker-1:8080")
     assert "until it is ended" in show("maintenance start", *config, *changes, *broker)

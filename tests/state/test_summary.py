@@ -306,6 +306,15 @@ def test_a_name_that_is_too_long_by_itself_leaves_empty_tables() -> None:
     assert found.actions == []
 
 
+def test_a_summary_fits_however_many_names_the_settings_have() -> None:
+    names = [f"tenant/{number:060}" for number in range(6_000)]
+    settings = {"guards": {"excluded_namespaces": names, "bundle_cooldown_s": 60.0}}
+    found = fit(msgspec.structs.replace(framed(), settings=settings))
+    assert len(canonical(found)) <= MAX_BYTES
+    assert found.settings["guards"]["excluded_namespaces"] == names[:SHOWN_ROWS]
+    assert found.settings["guards"]["bundle_cooldown_s"] == 60.0
+
+
 def throttle(**fields: Any) -> ThrottleSummary:
     usual: dict[str, Any] = {
         "outcome": "kept",
@@ -352,9 +361,12 @@ def test_rates_are_shown_ten_times_as_many_and_lists_of_others_are_cut_in_length
             violations=[violation] * 3,
             unknown=[unknown] * 3,
             unknown_count=3,
+            under_min_isr=["t-0", "t-1", "t-2"],
+            recovering=dict.fromkeys("123"),
         ),
         2,
     )
+    assert (found.under_min_isr, list(found.recovering)) == (["t-0", "t-1"], ["1", "2"])
     assert len(found.rates_bytes_per_s) == len(found.min_bytes_per_s) == 20
     assert found.others_rates_bytes_per_s == found.changed_rates_bytes_per_s == {"leader:0": 0, "leader:1": 1}
     assert found.others_leader_throttled_replicas == found.others_follower_throttled_replicas
