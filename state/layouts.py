@@ -64,24 +64,30 @@ class Names:
         return text.startswith(first) and (not names or len(text) == len(first) or text[len(first)] == "\n")
 
 
-_WHOLE = ("|u1", "<u2", "<u4", "<i4", "<i8")
-"""Types of whole numbers that columns are stored in, the smallest first."""
+_WHOLE = [
+    (np.dtype(name), int(np.iinfo(name).min), int(np.iinfo(name).max))
+    for name in ("|u1", "<u2", "<u4", "<i4", "<i8")
+]
+"""Types of whole numbers that columns are stored in, the smallest first, each with its bounds."""
+
+
+_MANY_COUNT = 1_000
+"""From so many numbers on it is worth a look whether all of them are zero."""
 
 
 def _encode_other(value: Any) -> Any:
-    """Names as one text. A column as its shape, its type and its numbers: none for zeros, bits for truth values, small whole numbers."""
+    """Names as one text. A column as its shape, its type and its numbers: none for many zeros, bits for truth values, small whole numbers."""
     if isinstance(value, Names):
         return value.text
     if not isinstance(value, np.ndarray):
         raise NotImplementedError(f"{type(value)} is not stored")
-    if not value.any():
+    if not 0 < value.size < _MANY_COUNT and not value.any():
         return value.shape, value.dtype.str, b""
     if value.dtype == np.bool_:
         return value.shape, value.dtype.str, np.packbits(value).tobytes()
     if value.dtype == np.int64:
         least, most = int(value.min()), int(value.max())
-        type_ = next(each for each in _WHOLE if np.iinfo(each).min <= least and most <= np.iinfo(each).max)
-        value = value.astype(type_)
+        value = value.astype(next(type_ for type_, low, high in _WHOLE if low <= least and most <= high))
     return value.shape, value.dtype.str, value.tobytes()
 
 
