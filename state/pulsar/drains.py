@@ -75,16 +75,8 @@ class Drained:
     """Every bundle of the drained brokers, the heaviest of each broker first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PutBack:
-    """A bundle that came to a broker while it was drained."""
-
-    bundle: str
-    broker: str
-
-
-def begin(context: RoundContext) -> list[PutBack]:
-    """Remember drains as they begin and forget those that ended; returns the bundles that were put back at drained brokers."""
+def begin(context: RoundContext) -> list[tuple[str, str]]:
+    """Remember drains as they begin and forget those that ended; returns the bundles that came to a broker while it was drained, and it."""
     header, advanced, drains = context.header, context.advanced, context.closing.overlay.drained_brokers
     header.drains = {name: drain for name, drain in header.drains.items() if name in drains}
     put_back = []
@@ -99,7 +91,7 @@ def begin(context: RoundContext) -> list[PutBack]:
             header.drains[broker] = DrainRecord(report_ms, len(rows))
             continue
         there = _came_back(context, broker, rows, known)
-        put_back += [PutBack(bundle=bundle, broker=broker) for bundle in there]
+        put_back += [(bundle, broker) for bundle in there]
         hidden = _bundles_of(advanced.fleet, broker).intersection(known.put_back) if known.put_back else set()
         header.drains[broker] = msgspec.structs.replace(known, put_back=tuple(sorted(hidden.union(there))))
     return put_back
@@ -374,16 +366,16 @@ def _left(drained: Drained) -> Section[LeftRow]:
     return section_of((row.outcome for row in order), order)
 
 
-def find_put_back(put_back: Sequence[PutBack]) -> list[Finding]:
+def find_put_back(put_back: Sequence[tuple[str, str]]) -> list[Finding]:
     """Bundles that Pulsar placed at a drained broker again, while they are there."""
     return [
         Finding(
             kind="put-back",
-            subject=placed.bundle,
-            broker=placed.broker,
+            subject=bundle,
+            broker=broker,
             bytes_per_s=None,
             advice="it came to the broker after its drain began, because Pulsar placed it there or somebody moved it: the "
             "drain moves it off again once a broker may receive it",
         )
-        for placed in put_back
+        for bundle, broker in put_back
     ]

@@ -18,10 +18,10 @@ from streaming.cli.options import cluster_option, example, settings_options
 from streaming.cli.output import format_option, render, table_lines, text_of, value_text
 from streaming.cli.published import (
     Remark,
-    StaleFilter,
     UnreadableEvent,
     epoch_of,
     is_round_of,
+    is_stale,
     print_topic,
     read_round,
     records_of,
@@ -33,7 +33,7 @@ from streaming.contract.encode import LEADER_TYPE, LeaderData
 from streaming.contract.envelope import ReadEnvelope, read_envelope
 from streaming.process.exits import NotFound, WrongUse
 from streaming.settings import Settings
-from streaming.transport.side import Begin, TopicRecord
+from streaming.transport.side import Begin, PartitionEpochs, TopicRecord
 
 _AROUND_MS = 600_000
 """How far around an action its round's summary is looked for: both are written together, but clocks may have been set in between."""
@@ -115,16 +115,16 @@ def tail_command(settings: Settings, *, dry_run: bool, **options: Any) -> None:
 
     The table also shows when another controller takes over.
     """
-    epochs = StaleFilter()
+    epochs = PartitionEpochs()
 
     def line_of(record: TopicRecord) -> str:
         value, epoch = record.value or b"", epoch_of(record.headers)
         leader = read_leader(value)
         if leader is not None:
-            epochs.is_stale(leader.source, record.partition, epoch)
+            is_stale(epochs, record.partition, leader.source, epoch)
             return Remark(leader_text(leader))
         action = read_action(value)
-        return tail_text(action, epoch=epoch, stale=epochs.is_stale(action.source, record.partition, epoch))
+        return tail_text(action, epoch=epoch, stale=is_stale(epochs, record.partition, action.source, epoch))
 
     topics = settings.topics
     print_topic(topics.actions_dry_run if dry_run else topics.actions, line_of, settings=settings, **options)

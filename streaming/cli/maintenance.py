@@ -15,7 +15,7 @@ from state.pulsar.wording import shadow_note
 from state.settings import Mode
 from streaming.cli.control import Edit, Planned
 from streaming.cli.operate import list_command
-from streaming.cli.options import Moment, broker_of, example
+from streaming.cli.options import broker_of, example, until_option
 from streaming.cli.published import Newest, Round, pass_over_outage
 from streaming.cli.request import (
     KnownCluster,
@@ -39,12 +39,16 @@ _STUCK_ROUNDS = 3
 """After so many rounds in a row a drain is stuck: in one of them the other brokers may just not have reported."""
 _LOOK_S = 1.0
 
-_brokers_option = click.option(
-    "--broker",
-    "brokers",
-    multiple=True,
-    metavar="ID",
-    help="The broker's id as in its reports; the port may be left out where one broker fits. May be repeated.",
+_brokers_option, _drained_option = (
+    click.option(
+        "--broker",
+        "brokers",
+        multiple=True,
+        required=required,
+        metavar="ID",
+        help="The broker's id as in its reports; the port may be left out where one broker fits. May be repeated.",
+    )
+    for required in (False, True)
 )
 _namespaces_option = click.option(
     "--namespace", "namespaces", multiple=True, metavar="TENANT/NAME", help="The namespace. May be repeated."
@@ -63,11 +67,7 @@ def maintenance_command() -> None:
 )
 @_brokers_option
 @_namespaces_option
-@click.option(
-    "--until",
-    type=Moment(is_ahead=True),
-    help="When it ends by itself. TIME is RFC 3339, or 10m, 2h, 7d from now on. Else `maintenance end` ends it.",
-)
+@until_option("maintenance end")
 @with_request_options
 def start_command(
     request: Request, brokers: tuple[str, ...], namespaces: tuple[str, ...], until: datetime | None
@@ -108,14 +108,7 @@ maintenance_command.add_command(list_command, "list")
 @click.command(
     "drain", epilog=example('trimtab drain --cluster east-1 --broker b3:8080 --why "new disk" --wait')
 )
-@click.option(
-    "--broker",
-    "brokers",
-    multiple=True,
-    required=True,
-    metavar="ID",
-    help="The broker's id as in its reports; the port may be left out where one broker fits. May be repeated.",
-)
+@_drained_option
 @with_request_options
 def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
     """Move every bundle off brokers, within a budget of its own, and keep them empty until `trimtab maintenance end`.

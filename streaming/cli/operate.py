@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from streaming.cli.control import Edit
-from streaming.cli.options import Moment, example
+from streaming.cli.options import example, until_option
 from streaming.cli.output import format_option, render
 from streaming.cli.request import (
     Request,
@@ -30,11 +30,7 @@ from streaming.settings.sections import ClusterSection, Tree, leaves, merge
 
 
 @click.command("pause", epilog=example('trimtab pause --cluster east-1 --until 2h --why "the sale"'))
-@click.option(
-    "--until",
-    type=Moment(is_ahead=True),
-    help="When it ends by itself. TIME is RFC 3339, or 10m, 2h, 7d from now on. Else `resume` ends it.",
-)
+@until_option("resume")
 @with_request_options
 def pause_command(request: Request, until: datetime | None) -> None:
     """Hold every action; the policies go on counting. Mode and settings stay as they are."""

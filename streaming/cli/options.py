@@ -240,6 +240,28 @@ class Start(click.ParamType[Begin]):
         return epoch_ms(Moment(or_words="earliest, latest, ").convert(value, param, ctx))
 
 
+def begin_option(help_: str = "", *, default: str | None = None) -> Option:
+    """``--from``; ``help_`` says what begins there."""
+    return click.option(
+        "--from",
+        "begin",
+        type=Start(),
+        metavar=Start.name,
+        default=default,
+        show_default=default is not None,
+        help=f"{help_} {TIME_HELP}".lstrip(),
+    )
+
+
+def until_option(ended_by: str) -> Option:
+    """``--until`` of what else lasts until the command ``ended_by``."""
+    return click.option(
+        "--until",
+        type=Moment(is_ahead=True),
+        help=f"When it ends by itself. TIME is RFC 3339, or 10m, 2h, 7d from now on. Else `{ended_by}` ends it.",
+    )
+
+
 _UNITS = {
     "": 1,
     "kB": 10**3,

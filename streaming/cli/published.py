@@ -7,7 +7,7 @@ What a controller writes after another one has replaced it does not count. Execu
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from heapq import heappop, heappush
 from typing import TypeVar
@@ -18,7 +18,7 @@ import msgspec
 from policies.wording import counted, time_text
 from state.outputs import RoundSummary
 from state.outputs.actions import ROUND_TYPE
-from streaming.cli.options import TIME_HELP, Start, cluster_option, settings_options, with_options
+from streaming.cli.options import begin_option, cluster_option, settings_options, with_options
 from streaming.cli.output import format_option, to_yaml
 from streaming.contract import beat as beats
 from streaming.contract.beat import Beat
@@ -30,7 +30,7 @@ from streaming.process.stop_signals import watched
 from streaming.settings import Settings
 from streaming.settings.catalog import suggest_nearest
 from streaming.systems import output_side
-from streaming.transport.side import Begin, TopicRecord
+from streaming.transport.side import Begin, PartitionEpochs, TopicRecord
 
 Round = ReadEnvelope[RoundSummary]
 Rejected = ReadEnvelope[RejectedData]
@@ -154,30 +154,21 @@ def epoch_of(headers: Iterable[tuple[str, bytes]]) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-@dataclass(slots=True)
-class StaleFilter:
-    """Finds what a replaced controller wrote, by the highest epoch of each source, in each partition or for each cluster."""
-
-    _highest: dict[tuple[str, int | str], int] = field(default_factory=dict)
-
-    def is_stale(self, source: str, place: int | str, epoch: int | None) -> bool:
-        """Whether a newer controller of the same source has written there before: what an older one writes does not count."""
-        if epoch is None:
-            return False
-        highest = self._highest[source, place] = max(epoch, self._highest.get((source, place), epoch))
-        return epoch < highest
-
-
 def rounds_in(records: Iterable[TopicRecord]) -> Iterator[Round]:
     """The summaries among the records; one that cannot be read, or is from a controller that was replaced, is left out."""
-    epochs = StaleFilter()
+    epochs = PartitionEpochs()
     for record in records:
         try:
             event = read_round(record.value or b"")
         except UnreadableEvent:
             continue
-        if not epochs.is_stale(event.source, event.cluster, epoch_of(record.headers) or 0):
+        if not is_stale(epochs, event.cluster, event.source, epoch_of(record.headers) or 0):
             yield event
+
+
+def is_stale(epochs: PartitionEpochs, place: int | str, source: str, epoch: int | None) -> bool:
+    """Whether a newer controller of the same source has written there before: what an older one writes does not count."""
+    return epoch is not None and epochs.note(place, source, epoch) > epoch
 
 
 class Newest:
@@ -186,7 +177,7 @@ class Newest:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._records: dict[str, TopicRecord] = {}
-        self._epochs = StaleFilter()
+        self._epochs = PartitionEpochs()
 
     def take(self, records: Iterable[TopicRecord]) -> None:
         """Look at records, in their order."""
@@ -196,7 +187,7 @@ class Newest:
             except msgspec.MsgspecError:
                 continue
             epoch = epoch_of(record.headers) or 0
-            if head.type == ROUND_TYPE and not self._epochs.is_stale(head.source, head.cluster, epoch):
+            if head.type == ROUND_TYPE and not is_stale(self._epochs, head.cluster, head.source, epoch):
                 self._records[head.cluster] = record
 
     def read_since(self, begin_ms: int) -> None:
@@ -337,15 +328,7 @@ as_published_option = format_option(
 tail_options = with_options(
     settings_options,
     cluster_option,
-    click.option(
-        "--from",
-        "begin",
-        type=Start(),
-        metavar=Start.name,
-        default="latest",
-        show_default=True,
-        help=TIME_HELP,
-    ),
+    begin_option(default="latest"),
     click.option(
         "--no-follow",
         is_flag=True,

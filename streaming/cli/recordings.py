@@ -21,7 +21,7 @@ from streaming.cli.options import (
     TIME_HELP,
     Moment,
     Size,
-    Start,
+    begin_option,
     example,
     mode_option,
     setting_option,
@@ -62,15 +62,7 @@ def _ended_by(stop: threading.Event, error: type[Exception]) -> Iterator[None]:
 
 @click.command("record", epilog=example("trimtab record --max-total-size 20GiB /var/lib/trimtab/recordings"))
 @settings_options
-@click.option(
-    "--from",
-    "begin",
-    type=Start(),
-    metavar=Start.name,
-    default="earliest",
-    show_default=True,
-    help=f"Where to begin in the input; the control topic is always read whole. {TIME_HELP}",
-)
+@begin_option("Where to begin in the input; the control topic is always read whole.", default="earliest")
 @click.option(
     "--until-now", is_flag=True, help="Stop at the present end of the topics instead of waiting for more."
 )

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from streaming.cli.options import (
-    TIME_HELP,
-    Start,
+    begin_option,
     example,
     input_option,
     metrics_port_option,
@@ -64,13 +63,7 @@ CollectorKind = TypeVar("CollectorKind", bound="Collector")
     ),
     metrics_port_option("metrics.port"),
 )
-@click.option(
-    "--from",
-    "begin",
-    type=Start(),
-    metavar=Start.name,
-    help=f"Where a first start reads the input from. {TIME_HELP}",
-)
+@begin_option("Where a first start reads the input from.")
 @click.option(
     "--fresh",
     is_flag=True,

@@ -33,6 +33,7 @@ from streaming.cli.summaries import (
     outcome_text,
     throttle_facts,
 )
+from streaming.process.exits import Refused
 from streaming.process.stop_signals import watched
 from streaming.settings import Settings
 from streaming.settings.reference import default_text, toml_value
@@ -61,7 +62,15 @@ def status_command(
     text_of_, tree_of = (brokers_text, brokers_tree) if shows_brokers else (status_text, status_tree)
     with watched() if watch else nullcontext():
         while True:
-            statuses = list(look_up(settings, set(clusters), newest))
+            try:
+                statuses = list(look_up(settings, set(clusters), newest))
+            except Refused as error:
+                if not watch or not _is_outage(error):
+                    raise
+                click.clear()
+                click.echo(f"{error.message}\nIt is tried again every {_WATCH_S:g} s.")
+                time.sleep(_WATCH_S)
+                continue
             if watch:
                 click.clear()
             if form == "table":
@@ -71,6 +80,12 @@ def status_command(
             if not watch:
                 return
             time.sleep(_WATCH_S)
+
+
+def _is_outage(error: Refused) -> bool:
+    from streaming.systems import is_outage  # noqa: PLC0415  the brokers' clients are imported late
+
+    return is_outage(error)
 
 
 _FIELDS = (

@@ -138,14 +138,14 @@ class ActionRecord:
 
 @dataclass(slots=True)
 class PartitionEpochs:
-    """The highest epoch read so far of each source in each partition: it applies to the records that follow there.
+    """The highest epoch read so far of each source in each partition, or of each cluster: it applies to the records that follow there.
 
     Actions that an older controller published before it stay valid, even if they are carried out later.
     """
 
-    _highest: dict[int, dict[str, int]] = field(default_factory=dict)
+    _highest: dict[int | str, dict[str, int]] = field(default_factory=dict)
 
-    def note(self, partition: int, source: str, epoch: int) -> int:
+    def note(self, partition: int | str, source: str, epoch: int) -> int:
         """Take note of the epoch of the partition's next record; returns the highest epoch of the source so far, this one included."""
         epochs = self._highest.setdefault(partition, {})
         epochs[source] = max(epoch, epochs.get(source, epoch))

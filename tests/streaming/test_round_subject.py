@@ -20,10 +20,10 @@ from streaming.cli import cluster_status, control, main, published
 from streaming.cli.actions import Action, has_id, leader_text, read_action, read_leader, tail_text, why_text
 from streaming.cli.published import (
     TAIL_COUNT,
-    StaleFilter,
     UnreadableEvent,
     epoch_of,
     is_round_of,
+    is_stale,
     read_round,
 )
 from streaming.cli.rounds import (
@@ -36,7 +36,8 @@ from streaming.cli.rounds import (
 from streaming.contract.encode import SkippedRange, encode_leader, encode_skipped
 from streaming.process.exits import NOT_FOUND, REFUSED, WRONG_USE, Refused
 from streaming.settings import load
-from streaming.transport.side import TopicRecord
+from streaming.transport.errors import NoAnswer
+from streaming.transport.side import PartitionEpochs, TopicRecord
 from tests.streaming.golden import folders, messages
 from tests.streaming.records import BEAT, beat_on_topic, on_topic
 
@@ -212,6 +213,20 @@ def test_status_looks_for_reports_where_rounds_are_late(
     done = CliRunner().invoke(main, ["status"])
     assert done.exit_code == 0, (done.output, done.exception)
     assert done.stdout.splitlines()[1].strip().startswith(said), done.stdout
+
+
+def test_a_watched_status_goes_on_after_an_outage(monkeypatch: pytest.MonkeyPatch):
+    errors = [Refused("no broker answers"), Refused("the topic may not be read")]
+    errors[0].__cause__ = NoAnswer("gone", is_transient=True)
+
+    def reader(*_: object, **__: object) -> Topic:
+        raise errors.pop(0)
+
+    monkeypatch.setattr(published, "output_side", lambda _: SimpleNamespace(reader=reader))
+    monkeypatch.setattr("streaming.cli.status.time.sleep", lambda _: None)
+    done = CliRunner().invoke(main, ["status", "--watch"])
+    assert done.stdout == "no broker answers\nIt is tried again every 5 s.\n"
+    assert (done.exit_code, done.stderr) == (REFUSED, "Error: the topic may not be read\n")
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -680,9 +695,9 @@ def test_the_epoch_is_read_from_its_header(headers: list[tuple[str, bytes]], epo
 
 
 def test_an_epoch_is_stale_only_below_the_highest_of_its_source_and_partition():
-    epochs = StaleFilter()
-    said = [("a", 0, 2), ("other", 0, 1), ("a", 0, 3), ("a", 1, 2), ("a", 0, 2), ("a", 0, 3), ("a", 0, None)]
-    assert [epochs.is_stale(*each) for each in said] == [False, False, False, False, True, False, False]
+    epochs = PartitionEpochs()
+    said = [(0, "a", 2), (0, "other", 1), (0, "a", 3), (1, "a", 2), (0, "a", 2), (0, "a", 3), (0, "a", None)]
+    assert [is_stale(epochs, *each) for each in said] == [False, False, False, False, True, False, False]
 
 
 def test_a_take_over_is_told_in_a_line_and_is_no_action():
