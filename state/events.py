@@ -1,7 +1,7 @@
 """Events: all that can change a cluster's memory, parsed and checked once, at the edge; from here on their types are trusted.
 
 Times are event time in milliseconds since the epoch. No number is NaN or infinite, no rate or usage negative. What Kafka's
-brokers and controller report about the partitions that move, or are planned to move, is kept in columns and stored as it is,
+brokers and controller report about the partitions that move, or are planned to move, is kept in columns,
 because a cluster may move 100,000 partitions at once. Sizes, offsets and rates are Kafka's int64; an unknown one is None or
 ``UNKNOWN``, never 0.
 """
@@ -238,7 +238,7 @@ NOWHERE = Coordinates()
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True):
-    """What every event has; small ones are stored as they are."""
+    """What every event has; events are stored as they are (``state.layouts``)."""
 
     time_ms: int
     id: str

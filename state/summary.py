@@ -259,13 +259,15 @@ def _cut_lists(section: AnyStruct, shown: int) -> AnyStruct:
 
 
 def _cut_settings(settings: dict[str, Any], shown: int) -> dict[str, Any]:
-    """The settings with shorter lists and tables of brokers; nothing else in them can be longer than what is shown."""
+    """The settings with shorter tables of brokers and rules, and with shorter lists if they are too large; nothing else in them is long."""
     cut: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, dict):
-            cut[name] = _first(value, shown) if name == "brokers" else _cut_settings(value, shown)
+            is_table = name in {"brokers", "standing"}
+            cut[name] = _first(value, shown) if is_table else _cut_settings(value, shown)
         else:
-            cut[name] = value[:shown] if isinstance(value, list | tuple) else value
+            is_cut = isinstance(value, list | tuple) and shown < SHOWN_ROWS
+            cut[name] = value[:shown] if is_cut else value
     return cut
 
 

@@ -1,4 +1,4 @@
-"""What is remembered about a Kafka cluster between rounds, as compact bytes with a version.
+"""What is remembered about a Kafka cluster between rounds.
 
 Beside the policy's own memory it has the last reading of the logs, from which write rates come, the part of the cluster's
 throttle that is or may be ours, and the decision whose end is not known yet. Numbers of many partitions are a table by topic and

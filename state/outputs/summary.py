@@ -177,7 +177,7 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Hash of the decision settings in force; equal digests, equal settings."""
     settings: dict[str, Any] = {}
     """Decision settings in force that differ from the defaults, as a tree of their names below `pulsar` or `kafka`; left out
-    where there are none."""
+    where there are none. Tables of brokers have at most 100 rows, and lists are cut where the summary would be above 256 KiB."""
     configured: Configured | None = None
     """What the controller is configured with, whatever the control event says."""
     brokers_reporting_count: int

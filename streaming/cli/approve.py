@@ -22,7 +22,7 @@ from streaming.settings import Settings
 from streaming.systems import input_side
 
 Verdict = Literal["approved", "rejected"]
-"""How far back summaries are looked for; the first step is long enough for a cluster whose last rounds are somewhat late."""
+"""A person's answer."""
 ID_MIN = 6
 """The fewest characters of an id that a command takes; shorter ones would soon name several actions."""
 _SHOWN = 16
@@ -103,12 +103,15 @@ def _write_verdict(
         action = "" if row.action_id is None else f", action {row.action_id}"
         detail = "" if row.detail == row.outcome else f" ({row.detail})"
         click.echo(f"{row.proposal_id[:12]}: {row.outcome}{detail} in round {event.data.round}{action}")
-        if row.outcome not in ({"acted"} if verdict == "approved" else {"rejected", "expired", "unknown"}):
+        if row.outcome not in ({"acted"} if verdict == "approved" else {"rejected", "expired"}):
             refused.append(row.proposal_id[:12])
     if refused:
-        raise NotAcknowledged(
-            f"{', '.join(refused)}: no action was published; the policy may propose it again"
+        why = (
+            "no action was published; the policy may propose it again"
+            if verdict == "approved"
+            else "it was not open any more, somebody may have approved it"
         )
+        raise NotAcknowledged(f"{', '.join(refused)}: {why}")
 
 
 def proposal_text(cluster: str, row: ProposalRow) -> str:

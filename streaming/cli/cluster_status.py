@@ -13,7 +13,6 @@ from streaming.cli.control import Standing, find_standings, read_control
 from streaming.cli.output import asked_text
 from streaming.cli.published import (
     LATE_AFTER_ROUNDS,
-    LOOK_BACK_S,
     Newest,
     Process,
     Round,
@@ -107,8 +106,7 @@ class ClusterStatus:
 
 def look_up(settings: Settings, wanted: set[str], newest: Newest) -> Iterator[ClusterStatus]:
     """The wanted clusters, all if empty; ``newest`` has the rounds that the previous look found. Raises ``NotFound``."""
-    steps_s = LOOK_BACK_S[:1] if newest.clusters else LOOK_BACK_S
-    newest.look_back(wanted, steps_s=steps_s)  # first: without brokers its error is the only one
+    newest.look_back(wanted)  # first: without brokers its error is the only one
     now_ms = round(time.time() * 1000)
     beats = _read_beats(settings, now_ms)
     leaders, processes = beats or (None, [])

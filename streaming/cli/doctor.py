@@ -315,10 +315,12 @@ def _lag(facts: Facts) -> Iterator[Finding]:
         yield _not_checked(facts.rounds.why, about=settings.topics.audit)
         return
     rounds = {event.cluster: event.data for event, _ in facts.rounds}
-    for name in sorted({*settings.clusters, *settings.targets} - rounds.keys()) or (
-        [] if rounds else [settings.topics.audit]
-    ):
+    for name in sorted({*settings.clusters} - rounds.keys()) or ([] if rounds else [settings.topics.audit]):
         yield _problem("no round in the last day", about=name)
+    for name in sorted({*settings.targets} - {*settings.clusters} - rounds.keys()):
+        yield _warning(
+            "no round in the last hour", "Start its collector, if trimtab is to watch it", about=name
+        )
     for name, data in rounds.items():
         say = _problem if is_late(data, facts.now_ms) else _ok
         ended = age_text(max(0.0, age_s(data, facts.now_ms)))
@@ -377,9 +379,11 @@ def _at_work(data: RoundSummary, text: str, key: str) -> Finding:
     if data.mode == "dry-run":
         return _ok(f"{text}, as it should be in dry-run; before mode act: {command}", about=data.cluster)
     if data.settings_by_name().get("pulsar.guards.hold_with_other_balancer") is False:
-        both = "pulsar.guards.hold_with_other_balancer = false lets both act, which a rehearsal wants and nothing else"
+        both = "pulsar.guards.hold_with_other_balancer = false lets both act, which a rehearsal wants, or a Pulsar that goes on splitting"
         return _warning(
-            f"{text}: {both}", "See docs/use/pulsar.md, Rehearse the executor", about=data.cluster
+            f"{text}: {both}",
+            "See docs/use/pulsar.md, Rehearse the executor and Hand over",
+            about=data.cluster,
         )
     return _problem(text, f"Run: {command}", about=data.cluster)
 

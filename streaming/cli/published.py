@@ -5,7 +5,7 @@ What a controller writes after another one has replaced it does not count. Execu
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -178,6 +178,8 @@ class Newest:
         self._settings = settings
         self._records: dict[str, TopicRecord] = {}
         self._epochs = PartitionEpochs()
+        self._looked_s: float | None = None
+        """When it was last looked, with success."""
 
     def take(self, records: Iterable[TopicRecord]) -> None:
         """Look at records, in their order."""
@@ -194,16 +196,21 @@ class Newest:
         """Look at what the audit topic has since a moment. Raises ``exits.Refused``."""
         self.take(records_of(self._settings, self._settings.topics.audit, begin_ms))
 
-    def look_back(self, wanted: Collection[str] = (), *, steps_s: Sequence[float] = LOOK_BACK_S) -> None:
+    def look_back(self, wanted: Collection[str] = ()) -> None:
         """Look at the last seconds, step by step until every wanted cluster has a summary. Raises ``exits.Refused``.
 
-        If none is wanted: every cluster that the settings name, and any other of the last hour.
+        If none is wanted: every cluster that has settings of its own, and any other of the last hour. Later looks find what came since.
         """
-        named = set(wanted) or {*self._settings.clusters, *self._settings.targets}
-        for step_s in steps_s:
-            self.read_since(round((time.time() - step_s) * 1000))
-            if self._records and self._records.keys() >= named and (wanted or step_s >= _SILENT_S):
-                break
+        now_s = time.time()
+        if self._looked_s is not None:
+            self.read_since(round((min(self._looked_s, now_s - LOOK_BACK_S[0]) - _SKEW_S) * 1000))
+        else:
+            named = set(wanted or self._settings.clusters)
+            for step_s in LOOK_BACK_S:
+                self.read_since(round((now_s - step_s) * 1000))
+                if self._records and self._records.keys() >= named and (wanted or step_s >= _SILENT_S):
+                    break
+        self._looked_s = now_s if self._records else None
 
     @property
     def clusters(self) -> set[str]:

@@ -61,6 +61,11 @@ class Request:
     who: str = ""
     wait: bool = False
 
+    @property
+    def only_shows(self) -> bool:
+        """Whether it writes no event, which needs a reason."""
+        return not self.why
+
 
 cluster_options = with_options(
     settings_options,
@@ -270,7 +275,7 @@ def _choose(request: Request, stands: Mapping[str, Standing], known: Known | Non
         hints = (
             "; ".join(suggest_nearest(name, names) for name in strangers) if names else "no cluster is known"
         )
-        remedy = ". If the name is right, add --force" if request.why else ""
+        remedy = "" if request.only_shows else ". If the name is right, add --force"
         raise WrongUse(
             f"{', '.join(strangers)}: unknown, with no round in the last hour, no settings and no control event "
             f"({hints}){remedy}"

@@ -67,8 +67,7 @@ def status_command(
             except Refused as error:
                 if not watch or not _is_outage(error):
                     raise
-                click.clear()
-                click.echo(f"{error.message}\nIt is tried again every {_WATCH_S:g} s.")
+                click.echo(f"{error.message}\nIt is tried again every {_WATCH_S:g} s.", err=True)
                 time.sleep(_WATCH_S)
                 continue
             if watch:

@@ -194,7 +194,7 @@ class _Stage:
 
     def _of_round(self, data: dict[str, Any]) -> dict[str, object]:
         """What a summary says beyond that of a quiet round of the brokers that reported, and beyond the summary before."""
-        counts = ("brokers_live_count", "brokers_reporting_count", "reports_used_count")
+        counts = ("brokers_live_count", "brokers_reporting_count")
         common = QUIET | dict.fromkeys(counts, len(data["brokers_reporting"]))
         common["configured"] = data["configured"]  # the scenario begins with it
         standing = {name: data.get(name, {}) for name in STANDING}

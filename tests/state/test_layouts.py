@@ -7,12 +7,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from policies.columns import Ints
 from policies.costs import CostMemory
 from state import layouts
 from state.closing import Identity
 from state.controller import Controller, RoundLengthError
-from state.layouts import VERSION, NewerStateError, OlderStateError, seal
+from state.layouts import VERSION, NewerStateError, OlderStateError, body_decoder, seal, unseal
 from state.memory import Header, decode_header, encode_header
 from state.pulsar.memory import Fleet
 from state.report_buffer import decode_batch
@@ -79,6 +81,46 @@ def _defaulted(value: Any) -> list[str]:
     assert isinstance(value, Header)
     empty = Header(length_ms=0)
     return [name for name in Header.__struct_fields__ if getattr(value, name) == getattr(empty, name)]
+
+
+class Held(msgspec.Struct):
+    column: Ints
+
+
+@pytest.mark.parametrize(
+    ("column", "most_bytes"),
+    [
+        (np.zeros(1000, dtype=np.int64), 0),
+        (np.zeros((500, 2)), 0),
+        (np.zeros(1001, dtype=np.bool_), 0),
+        (np.zeros((0, 2), dtype=np.int64), 0),
+        (np.zeros(3), 24),
+        (np.array([True, False, True] * 3), 2),
+        (np.array([[0, 255], [1, 2]]), 4),
+        (np.array([0, 256]), 4),
+        (np.array([0, 65_535]), 4),
+        (np.array([0, 65_536]), 8),
+        (np.array([0, 2**32 - 1]), 8),
+        (np.array([0, 2**32]), 16),
+        (np.array([-1, 5]), 8),
+        (np.array([-(2**31) - 1]), 8),
+        (np.array([2**63 - 1, -(2**63)]), 16),
+        (np.array([0.1, -2.5e300]), 16),
+    ],
+    ids=[
+        *("zeros", "a table of zeros", "falses", "no rows", "few zeros", "truths"),
+        *("one byte", "just two bytes", "two bytes", "just four bytes", "four bytes", "just eight bytes"),
+        *("negative", "far below zero", "the ends", "floats"),
+    ],
+)
+def test_a_column_comes_back_with_its_type_and_shape_from_few_bytes(
+    column: NDArray[Any], most_bytes: int
+) -> None:
+    stored = seal(Held(column))
+    found = body_decoder(Held).decode(unseal("fleet", stored)).column
+    assert (found.dtype, found.shape, found.tolist()) == (column.dtype, column.shape, column.tolist())
+    about = 24  # version, shape and type
+    assert len(stored) <= about + most_bytes
 
 
 def fleet_without_splits() -> Fleet:

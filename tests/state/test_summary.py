@@ -311,8 +311,14 @@ def test_a_summary_fits_however_many_names_the_settings_have() -> None:
     settings = {"guards": {"excluded_namespaces": names, "bundle_cooldown_s": 60.0}}
     found = fit(msgspec.structs.replace(framed(), settings=settings))
     assert len(canonical(found)) <= MAX_BYTES
-    assert found.settings["guards"]["excluded_namespaces"] == names[:SHOWN_ROWS]
+    assert found.settings["guards"]["excluded_namespaces"] == names[: SHOWN_ROWS // 2]
     assert found.settings["guards"]["bundle_cooldown_s"] == 60.0
+
+
+def test_lists_of_settings_stay_whole_in_a_summary_that_fits() -> None:
+    names = [f"t/{number}" for number in range(2 * SHOWN_ROWS)]
+    whole = msgspec.structs.replace(framed(), settings={"guards": {"excluded_namespaces": names}})
+    assert fit(whole).settings == whole.settings
 
 
 def throttle(**fields: Any) -> ThrottleSummary:

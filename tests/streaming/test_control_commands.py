@@ -1,6 +1,7 @@
 """How an operator's command changes the control in force, and what it answers: one part changes, the rest stays, a bad change is refused."""
 
 import json
+import os
 import re
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -29,7 +30,7 @@ from streaming.cli.operate import (
     settings_edit,
     unset_edit,
 )
-from streaming.cli.options import Duration, Moment
+from streaming.cli.options import Duration, Moment, login_user
 from streaming.cli.request import change_text, overlay_text, overlay_tree
 from streaming.contract.decode import decode
 from streaming.contract.messages import ControlData
@@ -458,6 +459,15 @@ def test_what_stands_is_shown_beside_what_the_controller_is_configured_with():
     tree = overlay_tree("east-1", stands(FULL), KNOWN)
     assert tree["configured"]["settings"] == CONTROLLERS["pulsar"]
     assert overlay_tree("east-1", stands(FULL), SETTINGS)["configured"] is None
+
+
+@pytest.mark.parametrize("error", [KeyError("getpwuid(): uid not found: 12345"), OSError("No username set")])
+def test_a_user_without_a_name_is_named_by_number(monkeypatch: pytest.MonkeyPatch, error: Exception):
+    def nameless() -> str:
+        raise error
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert login_user() == f"uid {os.getuid()}"
 
 
 def test_a_write_that_met_another_ones_is_told():
