@@ -95,30 +95,18 @@ class Closing:
 
     def action(self, type_: str, subject: str, data: Identified, *, place: int = 0) -> Output:
         """An action of the round; ``place`` is its place in it."""
-        return self._output("action", type_, subject, data, place=place, dry_run=self.is_dry_run)
+        return self._output(type_, subject, data, place=place, dry_run=self.is_dry_run)
 
     def proposal(self, type_: str, subject: str, data: Identified, *, place: int) -> Output:
         """A proposal of the round: no executor carries it out."""
-        return self._output("action", type_, subject, data, place=place, dry_run=True)
+        return self._output(type_, subject, data, place=place, dry_run=True)
 
     def summary(self, summary_: RoundSummary, *, actions_count: int) -> Output:
         """The summary of the round, behind its actions and proposals."""
-        return self._output(
-            "round", ROUND_TYPE, "round", summary_, place=actions_count, dry_run=self.is_dry_run
-        )
+        return self._output(ROUND_TYPE, "round", summary_, place=actions_count, dry_run=self.is_dry_run)
 
-    def _output(
-        self,
-        kind: Literal["action", "round"],
-        type_: str,
-        subject: str,
-        data: Identified,
-        *,
-        place: int,
-        dry_run: bool,
-    ) -> Output:
+    def _output(self, type_: str, subject: str, data: Identified, *, place: int, dry_run: bool) -> Output:
         return output(
-            kind=kind,
             type_=type_,
             subject=subject,
             cluster=self.cluster,

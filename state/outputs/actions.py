@@ -51,7 +51,6 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 
 def output(
     *,
-    kind: Literal["action", "round"],
     type_: str,
     subject: str,
     cluster: str,
@@ -63,7 +62,7 @@ def output(
 ) -> Output:
     """An output of ``data``, encoded once. Its id depends on what is to be done, not on reasons, evidence or expiry."""
     return Output(
-        kind=kind,
+        kind="round" if type_ == ROUND_TYPE else "action",
         type=type_,
         subject=subject,
         cluster=cluster,

@@ -104,9 +104,9 @@ class BatchReports:
         self._metrics.observe_events(observed)
 
     def _follow_up(self, event: Published) -> None:
-        repeat = self._followup.observe(event)
-        if repeat is not None:
-            self._metrics.count_repeat(repeat)
+        source = self._followup.observe(event)
+        if source is not None:
+            self._metrics.count_repeat(event.data.cluster, source)
 
 
 class BatchPublisher:

@@ -24,7 +24,7 @@ from state.pulsar.masks import MASK_REASONS, SPLIT_MASK_OUTCOMES
 from streaming.contract import families
 from streaming.contract.families import Family
 from streaming.controller.gauges import ClusterGauges, strip_numbers
-from streaming.controller.published import Published, Repeat, Source
+from streaming.controller.published import Published, Source
 from streaming.process import serve
 from streaming.transport.intake import EVENT_TYPES, EventObservation
 
@@ -181,10 +181,10 @@ class Metrics:
         for outcome, count in observed.action_results.items():
             self.count(families.ACTION_RESULTS, cluster, outcome, by=count)
 
-    def count_repeat(self, repeat: Repeat) -> None:
-        """Count an unload of a bundle that was unloaded before."""
-        self._introduce(repeat.cluster)
-        self.count(families.UNLOADS_REPEATED, repeat.cluster, repeat.source)
+    def count_repeat(self, cluster: str, source: Source) -> None:
+        """Count an unload of a bundle that was unloaded before, and where it was."""
+        self._introduce(cluster)
+        self.count(families.UNLOADS_REPEATED, cluster, source)
 
     def show_progress(
         self, *, state_rows: float, state_memory_bytes: float, input_lag_records: float | None

@@ -226,14 +226,6 @@ Source = Literal["same", "other"]
 """Whether a bundle that is unloaded again is at the broker it was to leave before, or at another."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repeat:
-    """A bundle was unloaded that had been unloaded within `UNLOADS_WINDOW_S` before."""
-
-    cluster: str
-    source: Source
-
-
 class FollowUp:
     """Takes what was published, event by event, those of a cluster in their order. Not thread-safe.
 
@@ -249,8 +241,8 @@ class FollowUp:
         """Forget the unloads of a cluster: they are not followed up any more."""
         self._unloaded.pop(cluster, None)
 
-    def observe(self, event: Published) -> Repeat | None:
-        """The repeat, if the published event is one; else None."""
+    def observe(self, event: Published) -> Source | None:
+        """Where the bundle of an unload was that had been unloaded within `UNLOADS_WINDOW_S` before; None for any other event."""
         data, now_s = event.data, event.time_s
         if not isinstance(data, Unload) or data.dry_run:
             return None
@@ -262,4 +254,4 @@ class FollowUp:
             del unloaded[next(iter(unloaded))]
         if before is None or now_s - before[0] > UNLOADS_WINDOW_S:
             return None
-        return Repeat(cluster=data.cluster, source="same" if before[1] == data.source_broker else "other")
+        return "same" if before[1] == data.source_broker else "other"

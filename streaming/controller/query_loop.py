@@ -9,7 +9,7 @@ first.
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import count
 
@@ -241,11 +241,7 @@ class QueryLoop:
     def _show_last_batch(self, query: Query) -> None:
         last = query.last_batch()
         if last is not None:
-            self.metrics.show_progress(
-                state_rows=last.state_rows,
-                state_memory_bytes=last.state_memory_bytes,
-                input_lag_records=last.input_lag_records,
-            )
+            self.metrics.show_progress(**asdict(last))
 
     def _drain(self, query: Query) -> None:
         """Let the batch in progress finish, then stop; a batch cut off here is published at the next start.

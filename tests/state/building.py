@@ -89,7 +89,6 @@ def split(**fields: Any) -> Split:
 def published(action: Unload | Split, *, time_ms: int = END_MS, place: int = 0) -> Output:
     """An action or a proposal as a controller publishes it."""
     return output(
-        kind="action",
         type_=UNLOAD_TYPE if isinstance(action, Unload) else SPLIT_TYPE,
         subject=action.bundle,
         cluster=action.cluster,

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from state.outputs import ThrottleSummary, Unload
 from streaming.controller.batches import BatchPublisher, BatchReports
 from streaming.controller.metrics import KNOWN_LABELS, Metrics
-from streaming.controller.published import KEPT_COUNT, UNLOADS_WINDOW_S, FollowUp, Published, Repeat
+from streaming.controller.published import KEPT_COUNT, UNLOADS_WINDOW_S, FollowUp, Published, Source
 from streaming.settings import TopicNames
 from streaming.spark.query import Batch
 from streaming.spark.rows import OBSERVED, OUTPUT_SCHEMA, ROUND, OutputRow, observation_row
@@ -187,11 +187,11 @@ def unload(
     return Published(id="", type="trimtab.action.unload.v1", time_s=float((number + 1) * ROUND_S), data=data)
 
 
-def repeats(*published: Published) -> list[Repeat]:
+def repeats(*published: Published) -> list[Source]:
     return observe(FollowUp(), *published)
 
 
-def observe(follow: FollowUp, *published: Published) -> list[Repeat]:
+def observe(follow: FollowUp, *published: Published) -> list[Source]:
     return [found for event in published if (found := follow.observe(event)) is not None]
 
 
@@ -213,7 +213,7 @@ ROUNDS = UNLOADS_WINDOW_S // ROUND_S
     ],
 )
 def test_an_unload_of_a_bundle_within_the_window_is_a_repeat(unloads: list[Published], sources: list[str]):
-    assert repeats(*unloads) == [Repeat(cluster="east-1", source=source) for source in sources]
+    assert repeats(*unloads) == sources
 
 
 def test_what_is_remembered_is_bounded():

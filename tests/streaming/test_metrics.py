@@ -20,7 +20,6 @@ from state.outputs import (
 )
 from streaming.contract import families
 from streaming.controller.metrics import KnownLabels, Metrics
-from streaming.controller.published import Repeat
 from streaming.transport.intake import EventCount, EventObservation, decode_observation, encode_observation
 from tests.streaming.summaries import ROUND, examined, published, section
 
@@ -324,7 +323,7 @@ def test_results_of_actions_are_counted_by_outcome():
 
 def test_repeated_unloads_are_counted():
     metrics = after(ROUND)
-    metrics.count_repeat(Repeat(cluster="east-1", source="other"))
+    metrics.count_repeat("east-1", "other")
     assert value(metrics, "trimtab_unloads_repeated_total", cluster="east-1", source="other") == 1
 
 
@@ -344,7 +343,7 @@ def test_a_cluster_that_is_forgotten_leaves_no_series_and_begins_anew():
     metrics.observe_round(published(ROUND), published_s=490.5)
     metrics.observe_events(events("west-1", used))
     assert value(metrics, "trimtab_clusters") == 2
-    metrics.count_repeat(Repeat(cluster="east-1", source="same"))
+    metrics.count_repeat("east-1", "same")
     metrics.forget("east-1")
     page = generate_latest(metrics.registry).decode()
     assert "east-1" not in page

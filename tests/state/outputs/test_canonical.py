@@ -101,7 +101,7 @@ def test_an_id_is_the_first_half_of_the_sha_256(data: bytes, id_: str) -> None:
 
 def of(action: Unload | Split | Throttle, **envelope: Any) -> Output:
     """The output of an action."""
-    defaults = {"kind": "action", "type_": "x", "subject": "s", "cluster": "east-1", "number": 7, "place": 2}
+    defaults = {"type_": "x", "subject": "s", "cluster": "east-1", "number": 7, "place": 2}
     return output(**defaults | {"time_ms": 480_000, "dry_run": True} | envelope, data=action)
 
 
