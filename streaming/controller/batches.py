@@ -8,7 +8,6 @@ metrics or follow-up is logged with its traceback and counted, and the next thin
 """
 
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -29,17 +28,10 @@ from streaming.transport.publishing import BatchState, OutboundRecord
 _LOG = logging.getLogger(__name__)
 
 
-def unlimited_silence_s(_cluster: str) -> float:
-    """For clusters that are never forgotten: no silence is too long."""
-    return math.inf
-
-
 class BatchReports:
     """Reports published batches to the log and the metrics."""
 
-    def __init__(
-        self, metrics: Metrics, forget_after_s: Callable[[str], float] = unlimited_silence_s
-    ) -> None:
+    def __init__(self, metrics: Metrics, forget_after_s: Callable[[str], float]) -> None:
         """``forget_after_s`` returns the seconds of silence after which a cluster is forgotten."""
         self._metrics = metrics
         self._forget_after_s = forget_after_s
@@ -117,7 +109,7 @@ class BatchPublisher:
         publisher: Publisher,
         metrics: Metrics,
         topics: TopicNames,
-        forget_after_s: Callable[[str], float] = unlimited_silence_s,
+        forget_after_s: Callable[[str], float],
     ) -> None:
         self._publisher = publisher
         self._metrics = metrics

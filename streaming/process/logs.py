@@ -1,6 +1,6 @@
 """How the process logs: lines for people, or one JSON object a line for collectors of logs.
 
-It uses ordinary ``logging``; what a line is about is passed in ``extra`` under the names of ``FIELDS``. A line for people says it
+It uses ordinary ``logging``; what a line is about is passed in ``extra`` as ``cluster``, ``round`` and ``action_id``. A line for people says it
 in its text, an object has it as fields.
 
 A fault is one line with its cause, however long it lasts: what is equal to a line of the last minute is counted, and a line says
@@ -18,9 +18,6 @@ from types import TracebackType
 from typing import Literal
 
 from pythonjsonlogger.json import JsonFormatter
-
-FIELDS = ("cluster", "round", "action_id")
-"""What a line can be about; absent from an object where it does not apply."""
 
 _CONSOLE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LIBRARIES = ("kafka", "py4j", "httpx", "httpcore")

@@ -30,6 +30,12 @@ from tests.streaming.golden import folders, messages
 from tests.streaming.summaries import THROTTLE as MOVING
 from tests.streaming.summaries import of_kafka, published
 
+
+def never(_cluster: str) -> float:
+    """For clusters that are never forgotten."""
+    return math.inf
+
+
 SUMMARY = json.dumps(messages(folders()[-1])["trimtab.round.v1"]).encode()
 
 
@@ -70,7 +76,7 @@ def test_what_cannot_be_told_is_logged_and_counted_and_the_batch_is_published(
 ):
     caplog.set_level(logging.DEBUG)
     metrics, publisher = Metrics(KNOWN_LABELS, version="0", pyspark_version="0"), Publisher()
-    batches = BatchPublisher(publisher, metrics, TopicNames())
+    batches = BatchPublisher(publisher, metrics, TopicNames(), never)
     rows = [
         round_row(b"not json"),
         observation_row("lab", b"not an observation"),
@@ -118,7 +124,7 @@ def test_a_batch_that_is_out_is_told_of_unless_another_process_told_of_it(
         return answer
 
     metrics = Metrics(KNOWN_LABELS, version="0", pyspark_version="0")
-    batches = BatchPublisher(SimpleNamespace(publish=publish), metrics, TopicNames())
+    batches = BatchPublisher(SimpleNamespace(publish=publish), metrics, TopicNames(), never)
     if raises:
         with pytest.raises(PublishError):
             batches.take(Batch(Frame([round_row(SUMMARY)]), 7))
@@ -150,7 +156,7 @@ def test_the_series_of_a_silent_cluster_alone_go_by_the_drivers_own_clock():
 
 def test_the_series_of_a_cluster_that_a_person_forgets_go_at_once():
     metrics = Metrics(KNOWN_LABELS, version="0", pyspark_version="0")
-    telling = BatchReports(metrics)
+    telling = BatchReports(metrics, never)
     telling.report([heard_of("gone")])
     telling.report([heard_of("gone", forgotten=True)])
     assert 'cluster="gone"' not in generate_latest(metrics.registry).decode()
