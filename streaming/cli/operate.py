@@ -108,7 +108,9 @@ def control_command() -> None:
 @control_command.command(
     "list",
     short_help="Show what operators have set, who and why.",
-    epilog=example("trimtab control list\n  trimtab control list --cluster east-1"),
+    epilog=example(
+        "trimtab control list\n  trimtab policy show --cluster east-1\n  trimtab maintenance list --cluster east-1"
+    ),
 )
 @cluster_options
 @format_option("JSON and YAML are a list with one object per cluster.")
