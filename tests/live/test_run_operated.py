@@ -55,7 +55,7 @@ def test_a_proposal_is_approved_a_broker_drained_and_replayed_alike(stage: Stage
             ("drain", "broker-2:8080")
         }
         shown = json.loads(output_of(config, "maintenance", "list", "-o", "json"))
-        assert [(each["what"], each["name"]) for each in shown] == [("drain of broker", "broker-1:8080")]
+        assert [list(each["drained_brokers"]) for each in shown] == [["broker-1:8080"]]
         status = run.until(
             lambda: "3 bundles left of 3" in (found := output_of(config, "status")) and found,
             "the drain in the status",

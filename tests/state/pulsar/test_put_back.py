@@ -29,7 +29,7 @@ def begun(
     overlay = ControlData(drained_brokers=dict.fromkeys(drained, MaintenanceWindow(since=moment_at(0))))
     context = seen(*reports, before=before, header={"drains": dict(known or {})}, overlay=overlay).context
     found = drains.begin(context)
-    return [(each.bundle, each.broker) for each in found], context.header.drains
+    return found, context.header.drains
 
 
 EARLIER = seen(report("b1", 410, A), report("b2", 410, B, C)).advanced.fleet
@@ -112,7 +112,7 @@ def drained(*rounds: Listed, since: int = 0, gaps: Mapping[int, int] | None = No
         context = seen(
             *reports, before=fleet, header={"drains": known}, overlay=overlay, end_ms=60_000 * at
         ).context
-        found.append([each.bundle for each in drains.begin(context)])
+        found.append([bundle for bundle, _ in drains.begin(context)])
         fleet, known = context.fleet, context.header.drains
     return found
 
