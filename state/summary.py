@@ -242,7 +242,6 @@ def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
         _cut_lists(summary, shown),
         brokers_failed=_first(summary.brokers_failed, shown),
         settings=_cut_settings(summary.settings, shown),
-        throttle=None if summary.throttle is None else cut_throttle(summary.throttle, shown),
     )
 
 
@@ -253,6 +252,8 @@ def _cut_lists(section: AnyStruct, shown: int) -> AnyStruct:
         value = getattr(section, name)
         if isinstance(value, list):
             cut[name] = value[:shown]
+        elif isinstance(value, ThrottleSummary):
+            cut[name] = cut_throttle(value, shown)
         elif isinstance(value, msgspec.Struct):
             cut[name] = _cut_lists(value, shown)
     return msgspec.structs.replace(section, **cut)

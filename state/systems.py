@@ -48,11 +48,9 @@ def all_rounds(base: HasSettings) -> list[RoundSettings]:
 def waiting_of(event: Event, number: int) -> tuple[WaitingKey, Waiting] | None:
     """What waits of an event until its round closes, which is all of it; None for an event that goes into the header."""
     kind = _KINDS.get(type(event))
-    return (
-        None
-        if kind is None
-        else (WaitingKey(number, kind, getattr(event, "broker", "")), cast("Waiting", event))
-    )
+    if kind is None:
+        return None
+    return WaitingKey(number, kind, getattr(event, "broker", "")), cast("Waiting", event)
 
 
 def event_of(kind: WaitingKind, waiting: Waiting) -> type[Event]:

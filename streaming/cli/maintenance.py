@@ -15,7 +15,7 @@ from state.pulsar.wording import shadow_note
 from state.settings import Mode
 from streaming.cli.control import Edit, Planned
 from streaming.cli.operate import list_command
-from streaming.cli.options import broker_of, example, until_option
+from streaming.cli.options import Option, broker_of, example, until_option
 from streaming.cli.published import Newest, Round, pass_over_outage
 from streaming.cli.request import (
     KnownCluster,
@@ -39,8 +39,9 @@ _STUCK_ROUNDS = 3
 """After so many rounds in a row a drain is stuck: in one of them the other brokers may just not have reported."""
 _LOOK_S = 1.0
 
-_brokers_option, _drained_option = (
-    click.option(
+
+def _brokers_option(*, required: bool = False) -> Option:
+    return click.option(
         "--broker",
         "brokers",
         multiple=True,
@@ -48,8 +49,8 @@ _brokers_option, _drained_option = (
         metavar="ID",
         help="The broker's id as in its reports; the port may be left out where one broker fits. May be repeated.",
     )
-    for required in (False, True)
-)
+
+
 _namespaces_option = click.option(
     "--namespace", "namespaces", multiple=True, metavar="TENANT/NAME", help="The namespace. May be repeated."
 )
@@ -65,7 +66,7 @@ def maintenance_command() -> None:
     short_help="Take brokers and namespaces out of balancing.",
     epilog=example('trimtab maintenance start --cluster east-1 --broker b3:8080 --until 2h --why "new disk"'),
 )
-@_brokers_option
+@_brokers_option()
 @_namespaces_option
 @until_option("maintenance end")
 @with_request_options
@@ -93,7 +94,7 @@ def start_command(
 @maintenance_command.command(
     "end", epilog=example('trimtab maintenance end --cluster east-1 --broker b3:8080 --why "new disk is in"')
 )
-@_brokers_option
+@_brokers_option()
 @_namespaces_option
 @with_request_options
 def end_command(request: Request, brokers: tuple[str, ...], namespaces: tuple[str, ...]) -> None:
@@ -108,7 +109,7 @@ maintenance_command.add_command(list_command, "list")
 @click.command(
     "drain", epilog=example('trimtab drain --cluster east-1 --broker b3:8080 --why "new disk" --wait')
 )
-@_drained_option
+@_brokers_option(required=True)
 @with_request_options
 def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
     """Move every bundle off brokers, within a budget of its own, and keep them empty until `trimtab maintenance end`.

@@ -29,7 +29,7 @@ from streaming.process.exits import NotReached, Refused
 from streaming.process.stop_signals import watched
 from streaming.settings import Settings
 from streaming.settings.catalog import suggest_nearest
-from streaming.systems import output_side
+from streaming.systems import is_outage, output_side
 from streaming.transport.side import Begin, PartitionEpochs, TopicRecord
 
 Round = ReadEnvelope[RoundSummary]
@@ -259,8 +259,6 @@ def pass_over_outage(deadline: Deadline) -> Iterator[None]:
     try:
         yield
     except Refused as error:
-        from streaming.systems import is_outage  # noqa: PLC0415  the brokers' clients are imported late
-
         if not is_outage(error):
             raise
         if deadline.is_over:

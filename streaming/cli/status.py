@@ -37,6 +37,7 @@ from streaming.process.exits import Refused
 from streaming.process.stop_signals import watched
 from streaming.settings import Settings
 from streaming.settings.reference import default_text, toml_value
+from streaming.systems import is_outage
 
 _WATCH_S = 5.0
 
@@ -65,7 +66,7 @@ def status_command(
             try:
                 statuses = list(look_up(settings, set(clusters), newest))
             except Refused as error:
-                if not watch or not _is_outage(error):
+                if not watch or not is_outage(error):
                     raise
                 click.echo(f"{error.message}\nIt is tried again every {_WATCH_S:g} s.", err=True)
                 time.sleep(_WATCH_S)
@@ -79,12 +80,6 @@ def status_command(
             if not watch:
                 return
             time.sleep(_WATCH_S)
-
-
-def _is_outage(error: Refused) -> bool:
-    from streaming.systems import is_outage  # noqa: PLC0415  the brokers' clients are imported late
-
-    return is_outage(error)
 
 
 _FIELDS = (

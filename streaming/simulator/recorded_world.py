@@ -150,7 +150,9 @@ def with_rows(
     resources = _resources(report.resources, change, costs, broker)
     published = report.published
     if published is not None:
-        published = _republish(published, report, resources, leaving, arriving)
+        gone = {report.bundles[row] for row in leaving}
+        change_ratio = _usage_ratio(resources) - _usage_ratio(report.resources)
+        published = _republish(published, gone, arriving, change_ratio, float(change[2:].sum()))
     return replace(
         report,
         resources=resources,
@@ -167,38 +169,28 @@ def with_rows(
 
 def _republish(
     published: Published,
-    report: BrokerReport,
-    resources: Floats,
-    leaving: Collection[int],
+    gone: Collection[str],
     arriving: Sequence[Row],
+    change_ratio: float,
+    change_bytes_per_s: float,
 ) -> Published:
     """What the broker would have published, at once: bundles that arrive are among its heaviest."""
-    gone = {report.bundles[row] for row in leaving}
-    top = [
-        each
-        for each in zip(published.top_bundles, published.top_bytes_per_s.tolist(), strict=True)
-        if each[0] not in gone
-    ]
-    top = sorted(
-        [*top, *((each.bundle, float(each.traffic[2:].sum())) for each in arriving)], key=lambda each: each[1]
-    )
-    change_per_s = (
-        sum(each.traffic[2:].sum() for each in arriving) - report.traffic[sorted(leaving), 2:].sum()
-    )
-    change_ratio = _usage_ratio(resources) - _usage_ratio(report.resources)
+    volumes = dict(zip(published.top_bundles, published.top_bytes_per_s.tolist(), strict=True))
+    volumes = {name: volume for name, volume in volumes.items() if name not in gone}
+    volumes |= {each.bundle: float(each.traffic[2:].sum()) for each in arriving}
+    top = sorted(volumes, key=volumes.__getitem__)
     return replace(
         published,
         usage_ratio=max(0.0, published.usage_ratio + change_ratio),
-        bytes_per_s=max(0.0, published.bytes_per_s + float(change_per_s)),
-        top_bundles=[name for name, _ in top],
-        top_bytes_per_s=np.array([volume for _, volume in top]),
+        bytes_per_s=max(0.0, published.bytes_per_s + change_bytes_per_s),
+        top_bundles=top,
+        top_bytes_per_s=np.array([volumes[name] for name in top]),
     )
 
 
 def _usage_ratio(resources: Floats) -> float:
     """The largest of CPU and bandwidth, whose weights are 1 in what brokers publish; 0 where none is measured."""
-    used, limits = resources[: BANDWIDTH_OUT + 1].T
-    return float(np.where(limits > 0, used / np.where(limits > 0, limits, 1.0), 0.0).max())
+    return float(percent(*resources[: BANDWIDTH_OUT + 1].T).max()) / 100.0
 
 
 def _resources(resources: Floats, change: Floats, costs: Costs, broker: int) -> Floats:
