@@ -17,7 +17,7 @@ from policies.shedding.contract import Examined, SheddingPlan
 from policies.shedding.rules import Rules
 from policies.usage import REPORTED_COUNT, RESOURCES
 from state.closing import UNBOUNDED, Closing
-from state.events import Control, LoadReport
+from state.events import Control, LoadReport, TopicStats, TopicTraffic
 from state.facts import Facts, Isolation
 from state.guard_settings import GuardSettings
 from state.ledger import Child, Decision, Ledger
@@ -357,3 +357,26 @@ def plan(*wanted: Wanted, **fields: Any) -> SheddingPlan:
         "tried_examined": count % 2,
     }
     return SheddingPlan(**usual | fields)
+
+
+Listed = Mapping[str, list[tuple[str, float]]]
+"""Topics with messages/s, by bundle."""
+
+
+def waiting(bundles: Listed) -> TopicStats:
+    """Topics with messages/s by bundle; bytes/s are ten times that."""
+    topics = [each for listed in bundles.values() for each in listed]
+    rates = np.array([rate for _, rate in topics])
+    return TopicStats(
+        470_000,
+        "s",
+        "b1",
+        TopicTraffic(
+            bundles=list(bundles),
+            counts=np.array([len(listed) for listed in bundles.values()], dtype=np.int64),
+            topics=[name for name, _ in topics],
+            messages_per_s=rates,
+            bytes_per_s=10 * rates,
+            sessions=np.zeros(len(rates), dtype=np.int64),
+        ),
+    )

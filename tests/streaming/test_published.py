@@ -11,14 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from streaming.cli import cluster_status, control, main, published
-from streaming.cli.published import (
-    TAIL_COUNT,
-    UnreadableEvent,
-    epoch_of,
-    is_round_of,
-    is_stale,
-    read_round,
-)
+from streaming.cli.published import TAIL_COUNT, UnreadableEvent, epoch_of, is_round_of, is_stale, read_round
 from streaming.contract.encode import SkippedRange, encode_skipped
 from streaming.process.exits import NOT_FOUND, REFUSED, WRONG_USE, Refused
 from streaming.settings import load
