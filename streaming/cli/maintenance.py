@@ -141,7 +141,7 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
         with waiting(
             "the drain goes on; `trimtab status` shows how far it is, and `trimtab maintenance end` ends it"
         ):
-            _follow_drains(request.settings, moving, drained)
+            follow_drains(request.settings, moving, drained)
 
 
 def is_dry_run(stands: ControlData, known: KnownCluster | None, own: Mode) -> bool:
@@ -254,7 +254,7 @@ def is_stuck(data: RoundSummary) -> bool:
     return reasons <= set(WILL_NOT_PASS) and not ("maintenance" in reasons and ends)
 
 
-def _follow_drains(settings: Settings, events: Sequence[Planned], brokers: Collection[str]) -> None:
+def follow_drains(settings: Settings, events: Sequence[Planned], brokers: Collection[str]) -> None:
     """Show how far the drains are in each round; returns when the brokers of all clusters are empty, but for Pulsar's own.
 
     Raises ``NotAcknowledged`` if every bundle left stays for a reason that no later round changes, or if no round comes, and

@@ -1,6 +1,8 @@
 """Maintenance and drains as operators ask for them: carried on by every other change, ended by name, refused on Kafka."""
 
+from contextlib import nullcontext
 from datetime import timedelta
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -15,13 +17,16 @@ from state.outputs import (
     RoundSummary,
     Section,
 )
+from state.outputs.actions import ROUND_TYPE
 from state.overlay import ControlData, MaintenanceWindow
+from streaming.cli import published
 from streaming.cli.control import Edit, Planned, plan
 from streaming.cli.maintenance import (
     begin_drain,
     begin_maintenance,
     brokers_of,
     end_maintenance,
+    follow_drains,
     is_dry_run,
     is_stuck,
     is_without_receiver,
@@ -30,12 +35,15 @@ from streaming.cli.maintenance import (
 from streaming.cli.operate import configured_edit, mode_edit, pause_edit, resume_edit, settings_edit
 from streaming.cli.request import KnownCluster, change_text, overlay_text
 from streaming.cli.summaries import drain_line, left_lines, maintenance_lines, own_lines
-from streaming.process.exits import WrongUse
+from streaming.process.exits import NotAcknowledged, WrongUse
+from streaming.settings import Settings
 from tests.streaming.controlling import ASKED, NOW, NOW_MS, data_of, planned, stands
 from tests.streaming.controlling import SETTINGS as SOURCE
 from tests.streaming.summaries import ROUND, section
+from tests.streaming.topics import Topic
 
 HOUR = timedelta(hours=1)
+SINCE = "2026-11-25T05:00:00.000Z"
 WINDOW = MaintenanceWindow(since=NOW, **ASKED)
 DRAIN = begin_drain(["b3"], WINDOW)
 MAINTENANCE = begin_maintenance(["b1"], ["t/n"], msgspec.structs.replace(WINDOW, until=NOW + HOUR))
@@ -311,6 +319,54 @@ def test_a_drain_waits_for_a_maintenance_of_namespaces_that_ends_by_itself(
     left = Section(count=1, outcomes={"maintenance": 1}, heaviest=[])
     maintenance = MaintenanceSummary(brokers=[], namespaces=[row], drains=[], bundles_left=left)
     assert is_stuck(msgspec.structs.replace(ROUND, maintenance=maintenance)) is expected
+
+
+@pytest.mark.parametrize(
+    ("left", "error"),
+    [
+        (["excluded-namespace"] * 3, "no later round will move the bundles that are left"),
+        (["excluded-namespace", "excluded-namespace", "in-flight", "excluded-namespace", ""], None),
+    ],
+    ids=["three rounds in a row", "others between"],
+)
+def test_a_drain_that_is_waited_for_is_given_up_after_three_rounds_in_which_all_stays(
+    monkeypatch: pytest.MonkeyPatch, left: list[str], error: str | None
+):
+    rounds = [
+        msgspec.structs.replace(
+            ROUND,
+            round=number,
+            maintenance=MaintenanceSummary(
+                brokers=[],
+                namespaces=[],
+                drains=[
+                    DrainRow(
+                        name="b3", state="draining" if outcome else "empty", since=SINCE, who="jo", why="x"
+                    )
+                ],
+                bundles_left=Section(count=1, outcomes={outcome: 1}, heaviest=[]) if outcome else section(),
+            ),
+        )
+        for number, outcome in enumerate(left)
+    ]
+    events = [
+        {
+            "specversion": "1.0",
+            "id": "r",
+            "source": "/trimtab/main",
+            "type": ROUND_TYPE,
+            "cluster": "east-1",
+            "data": each,
+        }
+        for each in rounds
+    ]
+    values = iter([msgspec.json.encode(each) for each in events])
+    side = SimpleNamespace(reader=lambda *_, **__: Topic([next(values)]))
+    monkeypatch.setattr(published, "output_side", lambda _: side)
+    monkeypatch.setattr("streaming.cli.maintenance.time.sleep", lambda _: None)
+    with pytest.raises(NotAcknowledged, match=error) if error else nullcontext():
+        follow_drains(Settings(), [planned(DRAIN)], ["b3"])
+    assert next(values, None) is None
 
 
 NAMED = KnownCluster(
