@@ -45,7 +45,7 @@ REMEDIES: Mapping[str, str] = {
     "negative-rate": _VALUES,
     "bad-bundle-name": _VALUES,
     "ahead-of-log": "set the sender's clock, by NTP",
-    "too-large": "raise controller.max_record_bytes and the topic's max.message.bytes",
+    "too-large": "send fewer bundles a report, or raise controller.max_record_bytes",
     "unknown-cluster": "",
     "wrong-system": "",
     "wrong-partition": "",

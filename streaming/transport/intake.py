@@ -140,7 +140,7 @@ class Intake:
         if record.oversize is not None:
             detail = (
                 f"{record.oversize[0]} bytes, at most {self._max_record_bytes} are taken: send fewer bundles a "
-                f"report, or raise controller.max_record_bytes and the topic's max.message.bytes"
+                "report, or raise controller.max_record_bytes"
             )
             return "", Rejection(reason="too-large", detail=detail), NOWHERE
         partition = record.origin.partition if record.is_control is False else None
