@@ -35,12 +35,12 @@ from policies.throttle.lists import (
 )
 from policies.throttle.rates import BrokerRole
 from policies.wording import counted
+from streaming.contract.messages import ActionResultData
 from streaming.executor.loop import ActionLoop, Topics, open_topics
 from streaming.executor.memory import HeldMemory, Memory, Remembered, SetRate, memory_of
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import (
     KAFKA_ACTIONS,
-    Done,
     Held,
     Order,
     Skip,
@@ -80,7 +80,7 @@ class ThrottleExecutor:
 
     def carry_out(
         self, kafka: KafkaCluster, action: ThrottleAction, recheck: Callable[[], None]
-    ) -> Done | Skip:
+    ) -> ActionResultData | Skip:
         """Check the precondition, set the throttle, check that it is there.
 
         ``recheck`` is called right before the cluster is changed, and raises ``Held`` if that is not allowed now.
@@ -99,7 +99,7 @@ class ThrottleExecutor:
             done = self._change_to(kafka, held, _aim(action, held.remembered), recheck)
         missing = [line for line in done if line.startswith("NOT")]
         later = [line for line in done if line.startswith("LATER")]
-        return Done(
+        return ActionResultData(
             outcome="failed" if missing else "succeeded",
             reason="; ".join([*missing, *later]) or None,
             done_before=len(later) == len(done),
@@ -337,12 +337,12 @@ class ThrottleLoop(ActionLoop[ThrottleAction]):
         """While there is nothing else to do, leftovers are looked for."""
         return self._sweep if self._clock_s() >= self._sweep_due_s else None
 
-    def _try(self, order: Order[ThrottleAction], recheck: Callable[[], None]) -> Done | Skip:
+    def _try(self, order: Order[ThrottleAction], recheck: Callable[[], None]) -> ActionResultData | Skip:
         try:
             with cluster_of(self._target, cluster=self._cluster) as kafka:
                 return self._executor.carry_out(kafka, order.action, recheck)
         except (ClusterError, ValueError) as error:
-            return Done(outcome="failed", reason=str(error) or repr(error))
+            return ActionResultData(outcome="failed", reason=str(error) or repr(error))
 
     def _sweep(self) -> None:
         """Take leftovers off; not while the cluster is paused."""

@@ -32,7 +32,6 @@ from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import (
     ActionKind,
     BadOrder,
-    Done,
     Held,
     Order,
     Readers,
@@ -165,7 +164,7 @@ class ActionLoop(ABC, Generic[ActionKind]):
         """Call ``_carry_out`` for each, in any suitable order; ends only when none of them runs any more. Raises ``PublishError``."""
 
     @abstractmethod
-    def _try(self, order: Order[ActionKind], recheck: Callable[[], None]) -> Done | Skip:
+    def _try(self, order: Order[ActionKind], recheck: Callable[[], None]) -> ActionResultData | Skip:
         """Carry an order out and return the result; a cluster that refuses it is a failed result, not an error.
 
         Calls ``recheck`` right before each call that changes the cluster: it raises ``Held`` if the call is not allowed any
@@ -298,22 +297,14 @@ class ActionLoop(ABC, Generic[ActionKind]):
         _LOG.info("%s skipped: %s", order, skip)
         self._send_result(order, ActionResultData(outcome="skipped", reason=str(skip), duration_s=duration_s))
 
-    def _report_done(self, order: Order[ActionKind], done: Done, *, duration_s: float) -> None:
+    def _report_done(self, order: Order[ActionKind], done: ActionResultData, *, duration_s: float) -> None:
         elsewhere = order.kind == "unload" and done.outcome == "succeeded" and done.reason is not None
         self.metrics.observe_attempt(
             order.kind, done.outcome, duration_s=duration_s, landed_elsewhere=elsewhere
         )
         how = "had been done before" if done.done_before else f"{done.outcome} in {duration_s:.1f} s"
         _LOG.info("%s %s%s", order, how, f": {done.reason}" if done.reason else "")
-        data = ActionResultData(
-            outcome=done.outcome,
-            reason=done.reason,
-            broker=done.broker,
-            bundles=list(done.bundles),
-            done_before=done.done_before,
-            duration_s=duration_s,
-        )
-        self._send_result(order, data)
+        self._send_result(order, msgspec.structs.replace(done, duration_s=duration_s))
 
     def _send_result(self, order: Order[ActionKind], data: ActionResultData) -> None:
         """Send a result. Its id follows from the action's, so readers recognize a result that is sent twice."""

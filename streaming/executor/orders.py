@@ -50,21 +50,6 @@ class Skip:
         return f"{self.reason}: {self.detail}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """The result of an action that was tried."""
-
-    outcome: Literal["succeeded", "failed"]
-    reason: str | None = None
-    """Why it failed, what is left to do, or where the bundle landed instead."""
-    broker: str | None = None
-    """The broker that owns the bundle after an unload."""
-    bundles: tuple[str, ...] = ()
-    """The children after a split."""
-    done_before: bool = False
-    """Whether its aim had been reached already, so that nothing was called."""
-
-
 class Held(Exception):
     """An action may not be tried any more; ``skip`` says why."""
 

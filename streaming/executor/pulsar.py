@@ -29,11 +29,11 @@ from typing import TypeVar
 from policies.splitting.ranges import Bundle, BundleRange, position_of
 from state.facts import Isolation
 from state.pulsar.groups import Groups
+from streaming.contract.messages import ActionResultData
 from streaming.executor.loop import ActionLoop, Topics, open_topics
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import (
     PULSAR_ACTIONS,
-    Done,
     Held,
     Order,
     Skip,
@@ -82,7 +82,7 @@ class Executor:
         self._pause = pause
         self._ranges = [threading.Lock() for _ in range(_LOCKS)]
 
-    def carry_out(self, order: Order[PulsarAction], recheck: Callable[[], None]) -> Done | Skip:
+    def carry_out(self, order: Order[PulsarAction], recheck: Callable[[], None]) -> ActionResultData | Skip:
         """Check the precondition, carry the order out, check the effect.
 
         Raises ``AdminError`` when the cluster cannot be asked beforehand. If the namespace is deleted meanwhile, that is a
@@ -102,14 +102,14 @@ class Executor:
                 raise
             return gone
 
-    def _unload(self, action: UnloadAction, recheck: Callable[[], None]) -> Done | Skip:
+    def _unload(self, action: UnloadAction, recheck: Callable[[], None]) -> ActionResultData | Skip:
         bundle, destination = action.bundle, action.destination_broker
         edges = self._boundaries(bundle)
         if isinstance(edges, Skip):
             return edges
         owner = self._retry(lambda: self._owner(bundle))
         if destination is not None and owner == destination:
-            return Done(outcome="succeeded", broker=owner, done_before=True)
+            return ActionResultData(outcome="succeeded", broker=owner, done_before=True)
         if destination is None and owner != action.precondition.owner and _has(edges, [bundle]):
             return self._finish_left(action, owner, recheck)
         skip = self._check_precondition(action, edges, owner) or self._skip_if_unreachable(destination)
@@ -125,10 +125,10 @@ class Executor:
 
     def _finish_left(
         self, action: UnloadAction, owner: str | None, recheck: Callable[[], None]
-    ) -> Done | Skip:
+    ) -> ActionResultData | Skip:
         """Finish an unload without destination whose bundle has left its broker, perhaps by this action before a crash."""
         if owner is not None:
-            return Done(outcome="succeeded", broker=owner, done_before=True)
+            return ActionResultData(outcome="succeeded", broker=owner, done_before=True)
         if self._dry_run:
             return Skip("executor-dry-run", f"{action.bundle} has no owner and would be looked up")
         return self._wait_until_landed(action, recheck, topic=self._topic_of(action.bundle), failure=None)
@@ -136,7 +136,7 @@ class Executor:
     def _topic_of(self, bundle: Bundle) -> str | None:
         return next(iter(self._retry(lambda: self._admin.topics(bundle))), None)
 
-    def _split(self, action: SplitAction, recheck: Callable[[], None]) -> Done | Skip:
+    def _split(self, action: SplitAction, recheck: Callable[[], None]) -> ActionResultData | Skip:
         bundle, boundaries = action.bundle, sorted(set(action.boundaries))
         if not boundaries or not all(
             bundle.range.lower < boundary < bundle.range.upper for boundary in boundaries
@@ -146,7 +146,7 @@ class Executor:
         if isinstance(edges, Skip):
             return edges
         if _has(edges, children):
-            return Done(outcome="succeeded", bundles=tuple(map(str, children)), done_before=True)
+            return ActionResultData(outcome="succeeded", bundles=list(map(str, children)), done_before=True)
         owner = self._retry(lambda: self._owner(bundle))
         skip = self._check_precondition(action, edges, owner)
         if skip is not None:
@@ -280,7 +280,7 @@ class Executor:
         *,
         topic: str | None,
         failure: AdminError | None,
-    ) -> Done | Skip:
+    ) -> ActionResultData | Skip:
         """Find out where a bundle went; looking a topic of it up has it assigned: no broker owns it until then.
 
         An error of these requests is not the result: they are made again.
@@ -312,25 +312,29 @@ class Executor:
                         lambda: self._admin.unload(action.bundle, destination=destination), recheck
                     )
                 except Held as held:
-                    return Done(outcome="failed", reason=f"{source} took it back; {held.skip}", broker=source)
+                    return ActionResultData(
+                        outcome="failed", reason=f"{source} took it back; {held.skip}", broker=source
+                    )
             self._pause(_POLL_S * 2 ** (unloads_count - 1))
 
-    def _fail_unmoved(self, owner: str | None, failure: AdminError | None, unloads_count: int) -> Done:
+    def _fail_unmoved(
+        self, owner: str | None, failure: AdminError | None, unloads_count: int
+    ) -> ActionResultData:
         why = str(failure) if failure else f"not seen elsewhere within {self._verify_timeout_s:g} s"
         if unloads_count == _ATTEMPTS_MAX and failure is None:
             why = f"the broker took it back after each of {unloads_count} unloads"
         where = f"still on {owner}" if owner else "no broker that answers owns it"
-        return Done(outcome="failed", reason=f"{where}: {why}", broker=owner)
+        return ActionResultData(outcome="failed", reason=f"{where}: {why}", broker=owner)
 
-    def _judge_landing(self, bundle: Bundle, owner: str, destination: str | None) -> Done:
+    def _judge_landing(self, bundle: Bundle, owner: str, destination: str | None) -> ActionResultData:
         """The result for a bundle that left its broker. If it missed its destination, that is reported, but it is not moved again."""
         if destination is None or owner == destination:
-            return Done(outcome="succeeded", broker=owner)
+            return ActionResultData(outcome="succeeded", broker=owner)
         reason = f"it landed on {owner}, not on {destination}"
         if self._is_foreign(bundle, owner):
             reason += f", and {owner} is of another isolation group than {bundle.namespace}"
-            return Done(outcome="failed", reason=reason, broker=owner)
-        return Done(outcome="succeeded", reason=reason, broker=owner)
+            return ActionResultData(outcome="failed", reason=reason, broker=owner)
+        return ActionResultData(outcome="succeeded", reason=reason, broker=owner)
 
     def _is_foreign(self, bundle: Bundle, broker: str) -> bool:
         """Whether a broker is of another isolation group than a bundle's namespace."""
@@ -360,7 +364,9 @@ class Executor:
             if topic is not None or error.failure != "not-found" or self._skip_if_gone(bundle, error):
                 raise
 
-    def _cut(self, bundle: Bundle, children: Sequence[Bundle], *, failure: AdminError | None) -> Done | Skip:
+    def _cut(
+        self, bundle: Bundle, children: Sequence[Bundle], *, failure: AdminError | None
+    ) -> ActionResultData | Skip:
         wanted = {edge for child in children for edge in (child.range.lower, child.range.upper)}
         deadline = Deadline(self._verify_timeout_s)
         while True:
@@ -373,7 +379,7 @@ class Executor:
                 if gone is not None:
                     return gone
             if wanted <= set(edges):
-                return Done(outcome="succeeded", bundles=tuple(map(str, children)))
+                return ActionResultData(outcome="succeeded", bundles=list(map(str, children)))
             refused = blind is None and failure is not None and failure.failure != "no-answer"
             if refused or deadline.is_over:
                 why = str(failure or blind or _NOT_CUT)
@@ -383,7 +389,7 @@ class Executor:
                     if made
                     else "the bundles are as before"
                 )
-                return Done(outcome="failed", reason=f"{there}: {why}")
+                return ActionResultData(outcome="failed", reason=f"{there}: {why}")
             self._pause(_POLL_S)
 
 
@@ -443,11 +449,11 @@ class ExecutorLoop(ActionLoop[PulsarAction]):
         for order in chain:
             self._carry_out(order)
 
-    def _try(self, order: Order[PulsarAction], recheck: Callable[[], None]) -> Done | Skip:
+    def _try(self, order: Order[PulsarAction], recheck: Callable[[], None]) -> ActionResultData | Skip:
         try:
             return self._executor.carry_out(order, recheck)
         except (AdminError, CredentialsError) as error:
-            return Done(outcome="failed", reason=str(error))
+            return ActionResultData(outcome="failed", reason=str(error))
 
 
 def start(

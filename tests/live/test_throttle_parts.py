@@ -22,11 +22,12 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from state.events import KafkaLoadReport, Reassignment, Rejection, Tick
 from streaming.contract.decode import decode
+from streaming.contract.messages import ActionResultData
 from streaming.executor import kafka
 from streaming.executor.kafka import ThrottleExecutor, start
 from streaming.executor.memory import Memory
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import Done, Held, Skip, ThrottleAction
+from streaming.executor.orders import Held, Skip, ThrottleAction
 from streaming.kafka.client import ClusterError, Unanswered
 from streaming.kafka.cluster import KafkaCluster, cluster_of
 from streaming.kafka.link import KafkaLink
@@ -43,7 +44,7 @@ from tests.support.stage import Stage
 
 pytestmark = pytest.mark.live
 
-DONE = Done(outcome="succeeded")
+DONE = ActionResultData(outcome="succeeded")
 
 
 def set_(admin: KafkaAdminClient, topic: str, lists: str, rates: Mapping[BrokerRole, int]) -> None:
@@ -66,7 +67,7 @@ def test_what_was_there_before_comes_back_and_what_others_changed_stays(moving: 
         rates_bytes_per_s={L1: 2_000_000, L2: 2_000_000, F3: 2_000_000},
     )
     again = executor.carry_out(moving.cluster, first(moving.topic), nothing_against_it)
-    assert again == Done(outcome="succeeded", done_before=True)
+    assert again == ActionResultData(outcome="succeeded", done_before=True)
 
     set_(moving.admin, moving.topic, "0:1,0:2,7:9,8:9", {F3: 3_000_000})
     restarted = ThrottleExecutor(memory)
@@ -379,10 +380,10 @@ def test_a_broker_that_is_down_gets_its_rate_once_it_is_back(
     with cluster_of(KafkaTarget(bootstrap=brokers.bootstrap), cluster=CLUSTER) as kafka:
         try:
             died(brokers, kafka)
-            assert executor.carry_out(kafka, asked, nothing_against_it) == Done(
+            assert executor.carry_out(kafka, asked, nothing_against_it) == ActionResultData(
                 outcome="succeeded", reason=LATER
             )
-            assert executor.carry_out(kafka, asked, nothing_against_it) == Done(
+            assert executor.carry_out(kafka, asked, nothing_against_it) == ActionResultData(
                 outcome="succeeded", reason=LATER, done_before=True
             )
             found = kafka.throttle(topics=[moving.topic], brokers=[1, 2]).throttle
@@ -401,7 +402,7 @@ def test_a_broker_that_is_down_gets_its_rate_once_it_is_back(
                 action("unknown", clear_leader_rates=[1, 2], clear_follower_rates=[3]),
                 nothing_against_it,
             )
-            assert done == Done(outcome="succeeded", reason=LATER)
+            assert done == ActionResultData(outcome="succeeded", reason=LATER)
         finally:
             returned(brokers, kafka)
         assert kafka.throttle(topics=[], brokers=[1, 2, 3]).throttle.rates_bytes_per_s == {F3: 2_000_000}

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from streaming.contract.messages import ControlData
+from streaming.contract.messages import ActionResultData, ControlData
 from streaming.executor.loop import _ANSWER, _NO_BATCH, _TURN, Topics
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import Done, Order, Skip
+from streaming.executor.orders import Order, Skip
 from streaming.executor.pulsar import ExecutorLoop, PulsarAction
 from streaming.process.serve import Heartbeat
 from streaming.transport.errors import PublishError
@@ -125,12 +125,12 @@ class World:
         )
         self.loop._heartbeat = Heartbeat(_TURN, _ANSWER, _NO_BATCH, clock_s=lambda: self.now_s)
 
-    def carry_out(self, order: Order[PulsarAction], recheck: Callable[[], None]) -> Done | Skip:
+    def carry_out(self, order: Order[PulsarAction], recheck: Callable[[], None]) -> ActionResultData | Skip:
         """Stands in for the executor: looks at the cluster, which may take a while, then makes the call."""
         self.before_call(order.id)
         recheck()
         self.called.append(order.id)
-        return Done(outcome="succeeded")
+        return ActionResultData(outcome="succeeded")
 
     def say(
         self,

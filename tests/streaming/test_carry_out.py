@@ -13,8 +13,8 @@ from urllib.parse import unquote
 import pytest
 
 from policies.splitting.ranges import Bundle, BundleRange
+from streaming.contract.messages import ActionResultData
 from streaming.executor.orders import (
-    Done,
     Held,
     Order,
     Precondition,
@@ -119,7 +119,7 @@ class Cluster:
     def _json(value: object) -> Answer:
         return 200, {}, json.dumps(value).encode()
 
-    def carry_out(self, action: UnloadAction | SplitAction) -> Done | Skip:
+    def carry_out(self, action: UnloadAction | SplitAction) -> ActionResultData | Skip:
         patience_s = 0.5 if SILENCE in self.answers else 10.0  # a busy machine is not a silent broker
         target = PulsarTarget(admin_url=self.brokers[0].url, timeout_s=patience_s)
         with HttpClient(target) as http:
@@ -129,13 +129,13 @@ class Cluster:
             order = Order(id="a", source="/c", epoch=1, action=action)
             return executor.carry_out(order, self.recheck)
 
-    def do(self, kind: str) -> Done | Skip:
+    def do(self, kind: str) -> ActionResultData | Skip:
         return self.unload() if kind == "unload" else self.split()
 
-    def unload(self) -> Done | Skip:
+    def unload(self) -> ActionResultData | Skip:
         return self.carry_out(UnloadAction(**self._common(), destination_broker=self.ids[1]))
 
-    def split(self, *boundaries: int) -> Done | Skip:
+    def split(self, *boundaries: int) -> ActionResultData | Skip:
         return self.carry_out(SplitAction(**self._common(), boundaries=list(boundaries) or [MIDDLE]))
 
     def _common(self) -> dict[str, Any]:
@@ -268,7 +268,7 @@ def test_what_is_held_after_a_call_that_failed_is_not_called_again_but_looked_af
 def test_a_bundle_that_its_broker_takes_back_is_unloaded_again(cluster: Clusters):
     pulsar = cluster([OK], 2)
     done = pulsar.unload()
-    assert done == Done(outcome="succeeded", broker=pulsar.ids[1])
+    assert done == ActionResultData(outcome="succeeded", broker=pulsar.ids[1])
     assert len(pulsar.changes) == 2
 
 
@@ -309,7 +309,7 @@ def test_an_unload_without_destination_done_again_says_what_it_said(cluster: Clu
     pulsar = cluster([OK], 1)
     order = UnloadAction(**pulsar._common(), destination_broker=None)
     first = pulsar.carry_out(order)
-    assert first == Done(outcome="succeeded", broker=pulsar.ids[1])
+    assert first == ActionResultData(outcome="succeeded", broker=pulsar.ids[1])
     pulsar.owner = "" if owner is None else pulsar.ids[owner]
     pulsar.assigns_to = pulsar.ids[1]
     again = pulsar.carry_out(order)
@@ -376,7 +376,9 @@ def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross_over():
                 for at, bundle in ((1, one), (2, two))
             ]
             found = list(pool.map(lambda order: executor.carry_out(order, lambda: None), orders, timeout=60))
-    assert [(each.outcome, each.broker, each.reason) for each in found if isinstance(each, Done)] == [
+    assert [
+        (each.outcome, each.broker, each.reason) for each in found if isinstance(each, ActionResultData)
+    ] == [
         ("succeeded", ids[1], None),
         ("succeeded", ids[2], None),
     ]

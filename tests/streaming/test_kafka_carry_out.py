@@ -13,9 +13,10 @@ from kafka.admin import ConfigResourceType
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from policies.throttle.roles import ROLES
+from streaming.contract.messages import ActionResultData
 from streaming.executor.kafka import ThrottleExecutor
 from streaming.executor.memory import Remembered, SetRate
-from streaming.executor.orders import Done, Held, Skip, ThrottleAction, ThrottlePrecondition
+from streaming.executor.orders import Held, Skip, ThrottleAction, ThrottlePrecondition
 from streaming.kafka.client import ClusterError
 from streaming.kafka.cluster import KafkaCluster, LogSizes, PartitionState
 from streaming.kafka.throttles import Change, Throttle, ThrottlesFound, rate_key
@@ -172,19 +173,21 @@ FIRST = action(
 )
 
 
-def carry_down(cluster: Cluster, memory: Memory, asked: ThrottleAction) -> Done:
+def carry_down(cluster: Cluster, memory: Memory, asked: ThrottleAction) -> ActionResultData:
     done = ThrottleExecutor(memory).carry_out(cast("KafkaCluster", cluster), asked, lambda: None)
-    assert isinstance(done, Done)
+    assert isinstance(done, ActionResultData)
     return done
 
 
 def test_a_broker_that_is_down_keeps_no_other_from_its_rate_and_the_action_from_no_success():
     cluster, memory = Cluster(1, 2), Memory()
-    assert carry_down(cluster, memory, FIRST) == Done(outcome="succeeded", reason=LATER)
+    assert carry_down(cluster, memory, FIRST) == ActionResultData(outcome="succeeded", reason=LATER)
     assert (cluster.lists, cluster.rates) == ({"leader": {"t": "0:1"}, "follower": {"t": "0:3"}}, {L1: 9})
-    assert carry_down(cluster, memory, FIRST) == Done(outcome="succeeded", reason=LATER, done_before=True)
+    assert carry_down(cluster, memory, FIRST) == ActionResultData(
+        outcome="succeeded", reason=LATER, done_before=True
+    )
     cluster.alive.add(3)
-    assert carry_down(cluster, memory, FIRST) == Done(outcome="succeeded")
+    assert carry_down(cluster, memory, FIRST) == ActionResultData(outcome="succeeded")
     assert cluster.rates == {L1: 9, F3: 9}
 
 
@@ -192,7 +195,9 @@ def test_a_broker_that_is_alive_and_cannot_be_read_is_still_a_failure():
     cluster = Cluster(1, 2)
     cluster.unreadable = {1}
     done = carry_down(cluster, Memory(), FIRST)
-    assert done == Done(outcome="failed", reason=f"NOT set or taken off, broker 1: denied; {LATER}")
+    assert done == ActionResultData(
+        outcome="failed", reason=f"NOT set or taken off, broker 1: denied; {LATER}"
+    )
 
 
 def test_a_rate_of_ours_on_a_broker_that_is_down_is_taken_off_once_it_is_back():
@@ -200,7 +205,7 @@ def test_a_rate_of_ours_on_a_broker_that_is_down_is_taken_off_once_it_is_back():
     carry_down(cluster, memory, FIRST)
     cluster.alive.remove(3)
     ended = action("none")
-    assert carry_down(cluster, memory, ended) == Done(outcome="succeeded", reason=LATER)
+    assert carry_down(cluster, memory, ended) == ActionResultData(outcome="succeeded", reason=LATER)
     assert (cluster.lists, cluster.rates) == ({"leader": {}, "follower": {}}, {F3: 9})
     assert memory.remembered.rates == {"follower:3": SetRate(9, None)}
     executor = ThrottleExecutor(memory)
@@ -214,7 +219,7 @@ def test_a_follower_on_its_lists_that_is_out_of_sync_keeps_the_throttle_and_one_
     cluster, memory = Cluster(1, 2, 3), Memory()
     cluster.in_sync = (1, 2)
     running = msgspec.structs.replace(FIRST, precondition=ThrottlePrecondition(reassignments="running"))
-    assert carry_down(cluster, memory, running) == Done(outcome="succeeded")
+    assert carry_down(cluster, memory, running) == ActionResultData(outcome="succeeded")
     executor = ThrottleExecutor(memory)
     assert executor.sweep(cast("KafkaCluster", cluster), lambda: None) == []
     cluster.in_sync = (1, 2, 3)
@@ -236,7 +241,7 @@ def test_an_action_for_a_recovery_that_is_over_is_skipped():
 def test_the_rate_of_disks_is_set_while_they_copy_and_what_was_there_comes_back():
     cluster, memory, disk = Cluster(1, 2, 3), Memory(), BrokerRole("disk", 2)
     cluster.rates[disk], cluster.moves_between_disks = 5, True
-    assert carry_down(cluster, memory, action("running", disk_rate_bytes_per_s={2: 9})) == Done(
+    assert carry_down(cluster, memory, action("running", disk_rate_bytes_per_s={2: 9})) == ActionResultData(
         outcome="succeeded"
     )
     assert cluster.rates == {disk: 9}
