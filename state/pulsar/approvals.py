@@ -159,7 +159,7 @@ def _unload(
         if barred is not None:
             return Answer(record, barred.rule, barred.detail)
     code = int(table.mask_codes[row])
-    if code != masks.OPEN:
+    if code != masks.Mask.OPEN:
         return Answer(record, masks.MASK_REASONS[code], masks.MASK_REASONS[code])
     move = Move(row, source, destination)
     moved = share_of(table.view, move) * float(usage_ratio[source])
@@ -204,7 +204,7 @@ def _split(
     """Let an approved split happen, unless something is against it; ``cuts`` are those approved before."""
     code, closing = int(admission.split_codes[admission.table.fleet_rows[row]]), admission.context.closing
     hold = admission.holds.split
-    if code != masks.OPEN:
+    if code != masks.Mask.OPEN:
         return Answer(record, masks.MASK_REASONS[code], masks.MASK_REASONS[code])
     if hold is not None:
         return Answer(record, hold.reason, hold.detail)

@@ -49,7 +49,7 @@ def broker_rows(context: RoundContext, table: PolicyView, mask_codes: Codes) -> 
             in_messages_per_s=inward[place][0],
             in_bytes_per_s=inward[place][1],
             bundles_count=int(counts[place].sum()),
-            resting_count=int(counts[place, [masks.COOLDOWN, masks.NOT_CONFIRMED]].sum()),
+            resting_count=int(counts[place, [masks.Mask.COOLDOWN, masks.Mask.NOT_CONFIRMED]].sum()),
             excluded=not bool(loads.included[row]),
             group=groups[place],
             gives_none_reason=standing.gives_none_reason(name, float(loads.usage_ratio[row]), counts[place]),
@@ -118,7 +118,7 @@ class _Standing:
             return "it has no bundle"
         if held is None and count == 1 and self.context.guards.keep_sole_bundle:
             return "its only bundle stays (keep_sole_bundle)"
-        if held is None and counts[masks.OPEN] == 0:
+        if held is None and counts[masks.Mask.OPEN] == 0:
             return stay_text(Counter(dict(zip(masks.MASK_REASONS[1:], counts[1:].tolist(), strict=True))))
         calm = self.calm.hold_of(usage_ratio)
         return held or (None if calm is None else calm.detail)

@@ -248,7 +248,7 @@ class _Desk:
         if leaving.bundle in self._shown:
             return self._shown[leaving.bundle]
         code = int(self._codes[leaving.row])
-        if code != masks.OPEN:
+        if code != masks.Mask.OPEN:
             return masks.MASK_REASONS[code], masks.MASK_REASONS[code]
         rules_row = source.rules_row_of(leaving)
         hold = self._admission.hold_leaving(rules_row)

@@ -10,6 +10,7 @@ collector's last look, those of the bundles are running averages.
 """
 
 from collections.abc import Collection, Iterable
+from enum import IntEnum, auto
 from itertools import repeat
 
 import numpy as np
@@ -43,46 +44,34 @@ def carries_trimtab_topics(fleet: Fleet, count: int, facts: Facts | None) -> Boo
     return carries
 
 
-MASK_REASONS = (
-    "",
-    "in-flight",
-    "cooldown",
-    "excluded-namespace",
-    "no-samples",
-    "ineffective",
-    "other-group",
-    "unsettled-broker",
-    "trimtab-topics",
-    "maintenance",
-    "rejected",
-    "absent",
-    "overlapping",
-    "not-confirmed",
-)
-"""Why a bundle is not movable, by code; the empty one means that it is."""
-SPLIT_MASK_REASONS = (*MASK_REASONS, "to-be-unloaded")
-"""Why a bundle may not be split, by code."""
-(
-    OPEN,
-    IN_FLIGHT,
-    COOLDOWN,
-    EXCLUDED_NAMESPACE,
-    NO_SAMPLES,
-    INEFFECTIVE,
-    OTHER_GROUP,
-    UNSETTLED,
-    TRIMTAB_TOPICS,
-    MAINTENANCE,
-    REJECTED,
-    ABSENT,
-    OVERLAPPING,
-    NOT_CONFIRMED,
-    TO_BE_UNLOADED,
-) = range(len(SPLIT_MASK_REASONS))
+class Mask(IntEnum):
+    """Why a bundle may not be moved or split: the codes of a mask. The last one is a reason for splits alone."""
+
+    OPEN = 0
+    IN_FLIGHT = auto()
+    COOLDOWN = auto()
+    EXCLUDED_NAMESPACE = auto()
+    NO_SAMPLES = auto()
+    INEFFECTIVE = auto()
+    OTHER_GROUP = auto()
+    UNSETTLED_BROKER = auto()
+    TRIMTAB_TOPICS = auto()
+    MAINTENANCE = auto()
+    REJECTED = auto()
+    ABSENT = auto()
+    OVERLAPPING = auto()
+    NOT_CONFIRMED = auto()
+    TO_BE_UNLOADED = auto()
+
+
+SPLIT_MASK_REASONS = tuple("" if each is Mask.OPEN else each.name.lower().replace("_", "-") for each in Mask)
+"""Why a bundle may not be split, by code; the empty one means that it may."""
+MASK_REASONS = SPLIT_MASK_REASONS[: Mask.TO_BE_UNLOADED]
+"""Why a bundle is not movable, by code."""
 SPLIT_MASK_OUTCOMES = tuple(
-    name
-    for code, name in enumerate(SPLIT_MASK_REASONS)
-    if code not in (OPEN, OTHER_GROUP, UNSETTLED, TRIMTAB_TOPICS)
+    SPLIT_MASK_REASONS[each]
+    for each in Mask
+    if each not in (Mask.OPEN, Mask.OTHER_GROUP, Mask.UNSETTLED_BROKER, Mask.TRIMTAB_TOPICS)
 )
 """The reasons that a split can have; a split crosses no group and moves no load."""
 
@@ -102,11 +91,11 @@ def unload_mask(context: RoundContext, unsettled: Collection[str]) -> Codes:
     )
     is_unsettled = np.array([name in unsettled for name in fleet.brokers], dtype=np.bool_)
     for reason, rows in (
-        (OTHER_GROUP, context.groups.foreign(fleet, count)),
-        (TRIMTAB_TOPICS, carries_trimtab_topics(fleet, count, context.facts)),
-        (UNSETTLED, is_unsettled[fleet.owner[:count]]),
+        (Mask.OTHER_GROUP, context.groups.foreign(fleet, count)),
+        (Mask.TRIMTAB_TOPICS, carries_trimtab_topics(fleet, count, context.facts)),
+        (Mask.UNSETTLED_BROKER, is_unsettled[fleet.owner[:count]]),
     ):
-        codes[(codes == OPEN) & rows] = reason
+        codes[(codes == Mask.OPEN) & rows] = reason
     return codes
 
 
@@ -122,22 +111,25 @@ def keep_from_splits(codes: Codes, *, acting: Collection[int], leaving: Collecti
     Bundles of approved actions (``acting``) are in flight. One that the policy wants to move (``leaving``) is not split as well.
     """
     painted = codes.copy()
-    painted[list(acting)] = IN_FLIGHT
+    painted[list(acting)] = Mask.IN_FLIGHT
     wanted = list(leaving)
-    painted[wanted] = np.where(painted[wanted] == OPEN, TO_BE_UNLOADED, painted[wanted])
+    painted[wanted] = np.where(painted[wanted] == Mask.OPEN, Mask.TO_BE_UNLOADED, painted[wanted])
     return painted
 
 
 def drain_mask(context: RoundContext) -> Codes:
     """The same for an unload that empties its broker: no cooldown holds it, nor does anything that concerns its broker or load."""
-    codes = np.where(context.advanced.is_absent, ABSENT, OPEN).astype(np.int8)
+    codes = np.where(context.advanced.is_absent, Mask.ABSENT, Mask.OPEN).astype(np.int8)
     _paint_namespaces(codes, context)
     _paint_bundles(
         codes,
         context.fleet,
-        (OVERLAPPING, members_of(context.advanced.overlaps)),
-        (INEFFECTIVE, context.ledger.ineffective(context.guards.ineffective_rest_s, end_ms=context.end_ms)),
-        (IN_FLIGHT, context.ledger.awaited_bundles(end_ms=context.end_ms)),
+        (Mask.OVERLAPPING, members_of(context.advanced.overlaps)),
+        (
+            Mask.INEFFECTIVE,
+            context.ledger.ineffective(context.guards.ineffective_rest_s, end_ms=context.end_ms),
+        ),
+        (Mask.IN_FLIGHT, context.ledger.awaited_bundles(end_ms=context.end_ms)),
     )
     return codes
 
@@ -160,27 +152,30 @@ def unsettled_brokers(context: RoundContext) -> frozenset[str]:
 def _paint(context: RoundContext, kind: ActionKind, samples: Ints, *, overlapping: Collection[str]) -> Codes:
     """The reasons that do not depend on the group or broker: samples, namespaces, and decisions about the bundle itself."""
     pulsar, ledger, end_ms = context.pulsar, context.ledger, context.end_ms
-    codes = np.where(samples == 0, NO_SAMPLES, OPEN).astype(np.int8)
-    codes[context.advanced.is_absent] = ABSENT
+    codes = np.where(samples == 0, Mask.NO_SAMPLES, Mask.OPEN).astype(np.int8)
+    codes[context.advanced.is_absent] = Mask.ABSENT
     _paint_namespaces(codes, context)
     resting = ledger.resting(kind, pulsar, end_ms=end_ms)
     other_resting = ledger.resting("split" if kind == "unload" else "unload", pulsar, end_ms=end_ms)
     _paint_bundles(
         codes,
         context.fleet,
-        (OVERLAPPING, overlapping),
-        (REJECTED, context.header.rejected),
-        (COOLDOWN, resting.cooling),
-        (NOT_CONFIRMED, resting.unconfirmed),
-        (INEFFECTIVE, ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=end_ms)),
-        (IN_FLIGHT, resting.in_flight | other_resting.in_flight),
+        (Mask.OVERLAPPING, overlapping),
+        (Mask.REJECTED, context.header.rejected),
+        (Mask.COOLDOWN, resting.cooling),
+        (Mask.NOT_CONFIRMED, resting.unconfirmed),
+        (Mask.INEFFECTIVE, ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=end_ms)),
+        (Mask.IN_FLIGHT, resting.in_flight | other_resting.in_flight),
     )
     return codes
 
 
 def _paint_namespaces(codes: Codes, context: RoundContext) -> None:
     fleet, resting = context.fleet, context.closing.overlay.maintenance_namespaces
-    for reason, named in ((MAINTENANCE, resting), (EXCLUDED_NAMESPACE, context.guards.excluded_namespaces)):
+    for reason, named in (
+        (Mask.MAINTENANCE, resting),
+        (Mask.EXCLUDED_NAMESPACE, context.guards.excluded_namespaces),
+    ):
         if named:
             rows = np.array([name in named for name in fleet.namespaces], dtype=np.bool_)
             codes[rows[fleet.namespace[: len(codes)]]] = reason
@@ -192,6 +187,6 @@ def _paint_bundles(codes: Codes, fleet: Fleet, *named: tuple[int, Iterable[str]]
     for reason, names in named:
         reasons |= dict.fromkeys(names, reason)
     if reasons:
-        painted = map(reasons.get, fleet.bundles[: len(codes)], repeat(OPEN))
+        painted = map(reasons.get, fleet.bundles[: len(codes)], repeat(Mask.OPEN))
         new_codes = np.fromiter(painted, dtype=np.int8, count=len(codes))
-        np.copyto(codes, new_codes, where=new_codes != OPEN)
+        np.copyto(codes, new_codes, where=new_codes != Mask.OPEN)

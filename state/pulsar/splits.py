@@ -110,7 +110,7 @@ def decide(
     waits = [row for row, held in waiting.items() if held is not PROPOSED]
     snapshot = replace(
         snapshot,
-        may_split=codes == masks.OPEN,
+        may_split=codes == masks.Mask.OPEN,
         waits=np.isin(np.arange(len(snapshot)), waits),
     )
     memory = SplitMemory(hits=fleet.split_hits[rows], blind_cuts=fleet.blind_cuts)

@@ -11,7 +11,7 @@ from state.memory import MembersChange, ProposalRecord
 from state.outputs import BrokerLoad
 from state.overlay import ControlData, MaintenanceWindow, moment_at
 from state.pulsar.brokers import broker_rows
-from state.pulsar.masks import ABSENT, COOLDOWN, OPEN
+from state.pulsar.masks import Mask
 from state.pulsar.view import policy_view
 from tests.state.building import PROPOSALS_EXPIRE_MS, guarded, seen, uneven
 from tests.state.traces import load
@@ -31,7 +31,7 @@ def rows(
 ) -> dict[str, BrokerLoad]:
     """The rows by broker; ``codes`` are the masks of the bundles, which may all move without them."""
     context = seen(*reports, **fields).context
-    masks = np.array(codes or [OPEN] * context.advanced.owned_count, dtype=np.int8)
+    masks = np.array(codes or [Mask.OPEN] * context.advanced.owned_count, dtype=np.int8)
     return {row.broker: row for row in broker_rows(context, policy_view(context, masks, unsettled), masks)}
 
 
@@ -50,7 +50,7 @@ def test_what_comes_in_is_not_known_where_no_bundle_shows_the_traffic_and_none_w
 
 
 def test_it_counts_the_bundles_that_rest_after_a_move() -> None:
-    found = rows(COOLDOWN, OPEN, OPEN)
+    found = rows(Mask.COOLDOWN, Mask.OPEN, Mask.OPEN)
     assert [(row.bundles_count, row.resting_count) for row in found.values()] == [(2, 1), (1, 0)]
     assert (found["b1"].gives_none_reason, found["b2"].gives_none_reason) == (None, ONLY_C)
 
@@ -130,7 +130,7 @@ def test_bundles_of_a_drained_broker_may_come_whatever_holds_balancing() -> None
 
 
 def test_where_no_bundle_may_move_it_counts_why() -> None:
-    found = rows(COOLDOWN, ABSENT, OPEN)["b1"]
+    found = rows(Mask.COOLDOWN, Mask.ABSENT, Mask.OPEN)["b1"]
     assert found.gives_none_reason == "1 bundle is absent from the report of its owner, 1 rests after a move"
     assert found.receives_none_reason is None
 

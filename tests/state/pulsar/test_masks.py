@@ -17,12 +17,9 @@ from state.overlay import ControlData, MaintenanceWindow, moment_at
 from state.pulsar.fleet import Advanced
 from state.pulsar.holds import balancer_at_work, find_calm, holds_of, other_balancers
 from state.pulsar.masks import (
-    COOLDOWN,
-    IN_FLIGHT,
     MASK_REASONS,
-    OPEN,
     SPLIT_MASK_REASONS,
-    TO_BE_UNLOADED,
+    Mask,
     carries_trimtab_topics,
     drain_mask,
     keep_from_splits,
@@ -81,7 +78,7 @@ def header_of(*decisions: Any, **fields: Any) -> Header:
 
 def test_an_unload_does_not_wait_for_a_split_that_was_carried_out() -> None:
     header = header_of(split(bundle=A, result="succeeded"))
-    assert unload_mask(fleet_of(header), frozenset()).tolist() == [OPEN, OPEN, OPEN]
+    assert unload_mask(fleet_of(header), frozenset()).tolist() == [Mask.OPEN, Mask.OPEN, Mask.OPEN]
 
 
 def test_a_split_rests_after_a_split_and_while_an_unload_is_in_flight() -> None:
@@ -143,7 +140,7 @@ def masked_by(*causes: str, kind: str = "unload") -> str:
         codes = unload_mask(context, fields.get("unsettled", frozenset()))
     else:
         codes = (drain_mask if kind == "drain" else split_mask)(context)
-    assert set(codes[1:].tolist()) <= {OPEN, MASK_REASONS.index("unsettled-broker")}
+    assert set(codes[1:].tolist()) <= {Mask.OPEN, MASK_REASONS.index("unsettled-broker")}
     return SPLIT_MASK_REASONS[int(codes[0])]
 
 
@@ -202,19 +199,19 @@ def test_without_a_cooldown_a_drain_still_waits_for_an_action_on_its_bundle(
 @pytest.mark.parametrize(
     ("acting", "leaving", "expected"),
     [
-        ([], [], [OPEN, OPEN, COOLDOWN]),
-        ([1, 2], [], [OPEN, IN_FLIGHT, IN_FLIGHT]),
-        ([], [1, 2], [OPEN, TO_BE_UNLOADED, COOLDOWN]),
-        ([0], [0, 1], [IN_FLIGHT, TO_BE_UNLOADED, COOLDOWN]),
+        ([], [], [Mask.OPEN, Mask.OPEN, Mask.COOLDOWN]),
+        ([1, 2], [], [Mask.OPEN, Mask.IN_FLIGHT, Mask.IN_FLIGHT]),
+        ([], [1, 2], [Mask.OPEN, Mask.TO_BE_UNLOADED, Mask.COOLDOWN]),
+        ([0], [0, 1], [Mask.IN_FLIGHT, Mask.TO_BE_UNLOADED, Mask.COOLDOWN]),
     ],
     ids=["nothing", "approved actions", "the policy wants to move them", "both"],
 )
 def test_what_moves_in_the_round_is_not_split_and_keeps_an_earlier_reason_against_it(
     acting: list[int], leaving: list[int], expected: list[int]
 ) -> None:
-    codes = np.array([OPEN, OPEN, COOLDOWN], dtype=np.int8)
+    codes = np.array([Mask.OPEN, Mask.OPEN, Mask.COOLDOWN], dtype=np.int8)
     assert keep_from_splits(codes, acting=acting, leaving=leaving).tolist() == expected
-    assert codes.tolist() == [OPEN, OPEN, COOLDOWN], "the round's mask stays as it is"
+    assert codes.tolist() == [Mask.OPEN, Mask.OPEN, Mask.COOLDOWN], "the round's mask stays as it is"
 
 
 def bundle(messages_per_s: float, bytes_per_s: float) -> Fleet:

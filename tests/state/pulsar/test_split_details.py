@@ -27,7 +27,7 @@ from state.pulsar.admission import PROPOSED, Admission
 from state.pulsar.approvals import children_of
 from state.pulsar.budgets import with_rules
 from state.pulsar.holds import Holds
-from state.pulsar.masks import COOLDOWN, OPEN
+from state.pulsar.masks import Mask
 from state.pulsar.memory import Fleet
 from state.pulsar.splits import Splits, topic_table
 from state.settings import ClusterSettings, PulsarSettings
@@ -66,7 +66,7 @@ def decided(
     topics: Listed | None = None,
     leaving: tuple[tuple[int, int], ...] = (),
     acting: tuple[int, ...] = (),
-    code: int = OPEN,
+    code: int = Mask.OPEN,
     proposals: Proposals = NO_PROPOSALS,
     counts: int = 9,
     holds: Holds | None = None,
@@ -101,7 +101,7 @@ def decided(
     )
     admission = Admission(found.context, *with_rules(found.context, found.table, {}))
     admission.holds = holds or admission.holds
-    admission.split_codes = np.array([code, OPEN, OPEN], dtype=np.int8)
+    admission.split_codes = np.array([code, Mask.OPEN, Mask.OPEN], dtype=np.int8)
     decision = splits.decide(
         admission,
         plan(*leaving),
@@ -128,7 +128,7 @@ SOLE = {BIG: [("only", 80.0)], SMALL: EVEN_LOAD[SMALL]}
     ("options", "big", "small"),
     [
         ({}, ACTED, ACTED),
-        ({"code": COOLDOWN}, ("cooldown", "cooldown"), ACTED),
+        ({"code": Mask.COOLDOWN}, ("cooldown", "cooldown"), ACTED),
         ({"acting": (0,)}, ("in-flight", "in-flight"), ACTED),
         ({"leaving": ((0, 1),)}, ("to-be-unloaded", "to-be-unloaded"), ACTED),
         ({"leaving": ((0, 1),), "policy": "fleet-planner"}, ACTED, ACTED),
@@ -151,7 +151,7 @@ SOLE = {BIG: [("only", 80.0)], SMALL: EVEN_LOAD[SMALL]}
         ),
         ({"topics": {BIG: [], SMALL: EVEN_LOAD[SMALL]}, "counts": 0}, ("sole-topic", "sole-topic"), ACTED),
         (
-            {"code": COOLDOWN, "holds": Holds(unload=None, split=SPLITS)},
+            {"code": Mask.COOLDOWN, "holds": Holds(unload=None, split=SPLITS)},
             ("cooldown", "cooldown"),
             ("quiet-hours", SPLITS.detail),
         ),
@@ -254,10 +254,10 @@ INSTEAD_OF_FIVE = Proposals(
     [
         pytest.param({}, True, id="it is split"),
         pytest.param(
-            {"on_its_way": True, "code": COOLDOWN}, True, id="the reports do not show its split yet"
+            {"on_its_way": True, "code": Mask.COOLDOWN}, True, id="the reports do not show its split yet"
         ),
         pytest.param({"approved": True}, True, id="its approved split goes out"),
-        pytest.param({"code": COOLDOWN}, False, id="it was split out of another one lately"),
+        pytest.param({"code": Mask.COOLDOWN}, False, id="it was split out of another one lately"),
         pytest.param({"topics": SOLE, "counts": 0}, False, id="no split can help"),
         pytest.param({"holds": Holds(unload=None, split=SPLITS)}, False, id="splits are held"),
         pytest.param({"standing": {}}, True, id="its split and the moves wait for approval"),
