@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from policies.columns import Ints
-from policies.throttle.copies import DISK, LARGEST_NUMBER, UNKNOWN, Copies
+from policies.throttle.copies import DISK, LARGEST_NUMBER, RECOVERY, UNKNOWN, Copies
 from policies.throttle.needs import followers_of, needs_of
 from policies.throttle.rates import Load, RateRule, UniformPlan, ceil_ratio, loads_of, uniform_plan
 from policies.wording import counted
@@ -58,6 +58,10 @@ def batches_of(copies: Copies, rule: RateRule, *, count: int | None) -> BatchPla
     A batch fits when its largest minimum with headroom is at most the cap; a single partition that does not fit with its
     headroom is a batch of its own. With ``count``, the needs of the batches are as equal as possible; none is empty.
     """
+    if (copies.kind == RECOVERY).any():
+        raise CannotBatch(
+            "a broker that is back fetches all that it missed at once; leave these partitions out"
+        )
     needs = _needs_table(copies)
     cap = rule.caps.default_bytes_per_s
     if count is None:

@@ -37,11 +37,13 @@ _REQUEST = """
 {"partitions": [{"topic": "orders", "partition": 0,
                  "current_replicas": [101, 102], "target_replicas": [102, 103],
                  "in_progress_adding_replicas": [103],        if it runs already
+                 "isr": [101],                                if others fetch what they missed
                  "leader": 101,
                  "write_bytes_per_s": 4000000,                what producers write; null: unknown
                  "log_size_bytes": 12000000000}]}             null: unknown
 
 or Kafka's own {"version": 1, "partitions": [{"topic", "partition", "replicas", "log_dirs"}]} with a cluster to look at.
+A directory in log_dirs moves the broker's replica to that disk.
 
 \b
 Exit codes: 0 planned (a warning names what is unknown; without a write
@@ -120,7 +122,7 @@ def throttle_command() -> None:
     type=int,
     multiple=True,
     metavar="BROKER",
-    help="With a cluster: a broker that is away, or just back, and will fetch what it missed (once or more).",
+    help="A broker that is away, or just back, and will fetch what it missed (once or more); without a cluster, its replicas in --input.",
 )
 @_rate_option("--rate", help="The rate of every broker, in place of a recommended one.")
 @click.option(
@@ -219,8 +221,10 @@ def plan_command(
     target = _target(bootstrap, cluster, config)
     if file is None and not recovering:
         raise WrongUse("give --input FILE, --recovering BROKER, or both")
-    if recovering and target is None:
-        raise WrongUse("--recovering needs --bootstrap or --cluster: what a broker missed is looked up there")
+    if file is None and target is None:
+        raise WrongUse(
+            "--recovering needs --bootstrap or --cluster, where what a broker missed is looked up, or --input with its partitions"
+        )
     if not is_applied and (chosen or replace_rates):
         raise WrongUse(
             "--plan and --replace-rates say what --apply sets, and there is no --apply: nothing would be set"
@@ -239,7 +243,7 @@ def plan_command(
     with raised_as(WrongUse, BadRequest):
         if target is None:
             with raised_as(WrongUse, BadRequest, of=given):
-                checked = checked_request(request)
+                checked = checked_request(request, recovering=recovering)
             plan = make(checked)
         else:
             name, applied = cluster or "--bootstrap", (chosen or "uniform") if is_applied else None

@@ -44,8 +44,6 @@ from streaming.planner.throttle_request import (
 
 _MS_PER_S = 1000
 _S_PER_HOUR = 3600
-_ANYWHERE = "any"
-"""In Kafka's file, for a replica whose directory does not matter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -166,8 +164,8 @@ def _misfit(
 
 def _strange_directory(row: PartitionRow, directories: Mapping[int, Sequence[str]]) -> str | None:
     """Why a row's directories cannot be; None if they can."""
-    for broker, path in zip(row.target, row.log_dirs or (), strict=False):
-        if path != _ANYWHERE and path not in directories.get(broker, (path,)):
+    for broker, path in row.placed:
+        if path not in directories.get(broker, (path,)):
             return f"broker {broker} has no log directory {path}; it has {show(directories[broker])}"
     return None
 
@@ -175,11 +173,7 @@ def _strange_directory(row: PartitionRow, directories: Mapping[int, Sequence[str
 def _moved_between_disks(row: PartitionRow, logs: LogSizes) -> list[int]:
     """Brokers that have a replica in another directory than it shall be in."""
     there = logs.directory_of.get(row.where, {})
-    return [
-        broker
-        for broker, path in zip(row.target, row.log_dirs or (), strict=False)
-        if path != _ANYWHERE and there.get(broker, path) != path
-    ]
+    return [broker for broker, path in row.placed if there.get(broker, path) != path]
 
 
 def _measure(

@@ -44,6 +44,8 @@ class ThrottlePlan:
     late: tuple[str, ...]
     """A sentence for each of the two plans that misses the deadline, or one for the batches if there are some."""
     warnings: tuple[str, ...]
+    is_doubted: bool
+    """Whether something may be copied that the request does not say."""
 
     @property
     def is_infeasible(self) -> bool:
@@ -79,6 +81,7 @@ def make_plan(checked: Checked, rule: RateRule, *, batches: BatchPlan | None = N
         per_broker=per_broker,
         batches=batches,
         late=late,
+        is_doubted=bool(checked.perhaps_running),
         warnings=(*checked.notes, *_warnings(checked, needs), *_describe_doubt(batches, rule), *late),
     )
 
@@ -107,9 +110,9 @@ def _warnings(checked: Checked, needs: Needs) -> Iterator[str]:
     still = [name for name in reassignment.without_data_movement if name not in perhaps_running]
     if perhaps_running:
         yield (
-            f"{show(checked.perhaps_running)}: every target replica is among current_replicas. Either the replication factor gets smaller, or "
-            "only the order changes, and nothing is copied; or the move runs already, and Kafka is adding some of them: then give "
-            "in_progress_adding_replicas, or let it be read with --cluster"
+            f"{show(checked.perhaps_running)}: every target replica is among current_replicas, so nothing is copied, unless the move runs "
+            "already (then give in_progress_adding_replicas), or a broker comes back and fetches what it missed (then give isr, or "
+            "--recovering BROKER); with --cluster it is looked up"
         )
     elif not len(reassignment.copies) and not still and not checked.not_planned:
         yield "the request names no partition"
@@ -222,6 +225,8 @@ def draw(plan: ThrottlePlan) -> str:
     copied = (
         f"{counted(moving, 'partition')} {'is' if moving == 1 else 'are'} copied"
         if moving
+        else "nothing is copied, as far as is said"
+        if plan.is_doubted
         else "nothing is copied"
     )
     lines = [

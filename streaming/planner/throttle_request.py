@@ -7,8 +7,9 @@ is none, is a ``BadRequest``. Reads no file and no cluster.
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -16,12 +17,15 @@ import numpy as np
 from msgspec import Meta
 
 from policies.throttle.checked_copies import BadCopy, CopyColumns, Reassignment, read_copies
+from policies.wording import counted
 from streaming.contract import diagnose
 from streaming.contract.messages import SHOWN_CHARACTERS
 from streaming.process.exits import words_of
 
 _NOT_KAFKAS = ("current_replicas", "target_replicas", "leader")
 """What a partition needs unless it is looked up on the cluster."""
+ANYWHERE = "any"
+"""Kafka's own word for whichever directory."""
 _NO_LEADER = "no leader (-1), so nothing can be copied; bring one of the current replicas back first"
 
 
@@ -37,11 +41,13 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     replicas: list[int] | None = None
     """Kafka's word for target_replicas."""
     log_dirs: list[str] | None = None
-    """By replica, the directory in which it shall be; ``any``: wherever. With a cluster, a replica that its broker has in another
-    directory is moved between disks."""
+    """By replica, the directory in which it shall be; ``any``: wherever. A replica that its broker has in another directory is moved
+    between disks; without a cluster each counts as such a one."""
     target_replicas: list[int] | None = None
     current_replicas: list[int] | None = None
     in_progress_adding_replicas: list[int] | None = None
+    isr: list[int] | None = None
+    """Replicas that are in sync; the other ones of ``current_replicas`` fetch what they missed. A cluster is asked itself."""
     leader: int | None = None
     write_bytes_per_s: int | float | None = None
     log_size_bytes: int | float | None = None
@@ -66,6 +72,8 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if (self.replicas is None) == (self.target_replicas is None):
             what = "neither" if self.replicas is None else "both"
             return f"has {what} of target_replicas and replicas; give one of them"
+        if self.isr is not None and not {*self.isr} <= {*(self.current_replicas or self.isr)}:
+            return f"isr is {self.isr}, which are not all among current_replicas {self.current_replicas}"
         for key in ("write_bytes_per_s", "log_size_bytes"):
             value = getattr(self, key)
             if isinstance(value, float) and not math.isfinite(value):
@@ -76,6 +84,16 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def target(self) -> list[int]:
         """Replicas in the end."""
         return self.target_replicas if self.replicas is None else self.replicas  # type: ignore[return-value]
+
+    @property
+    def placed(self) -> Iterator[tuple[int, str]]:
+        """The brokers whose replica shall be in a certain directory, with that."""
+        named = zip(self.target, self.log_dirs or (), strict=False)
+        return ((broker, path) for broker, path in named if path != ANYWHERE)
+
+    def sources(self) -> set[int]:
+        """Current replicas that Kafka is not adding just now."""
+        return {*(self.current_replicas or ())} - {*(self.in_progress_adding_replicas or ())}
 
 
 class NotPlanned(NamedTuple):
@@ -105,6 +123,10 @@ _row_decoder = msgspec.json.Decoder(PartitionRow)
 _PLACE = re.compile(r" - at `\$\.([^`]+)`")
 """Where in a request msgspec found the mistake."""
 _HELP = "`trimtab throttle plan --help` shows a request"
+_WHERE_NOW = (
+    "by log_dirs {} move{} between disks of a broker: where each is now, and how many a broker copies at once, is looked up only with "
+    "--bootstrap or --cluster"
+)
 
 
 def read_request(text: bytes) -> ThrottleRequest:
@@ -169,9 +191,21 @@ class Checked:
     """Replicas that a broker moves between its disks at once, as far as it is known."""
 
 
-def checked_request(request: ThrottleRequest) -> Checked:
-    """The request checked and sorted, all of it from the file. Raises ``BadRequest`` if none of it can be planned."""
+def checked_request(request: ThrottleRequest, *, recovering: Collection[int] = ()) -> Checked:
+    """The request checked and sorted, all of it from the file. Raises ``BadRequest`` if none of it can be planned.
+
+    ``recovering`` are brokers that fetch what they missed, beside the replicas that are out of sync by the file itself.
+    """
     rows, refused = sift(request, _lack_of)
+    behind = [sorted(_behind(row, recovering)) for row in rows]
+    between_disks = [
+        sorted({broker for broker, _ in row.placed} & {*(row.current_replicas or ())}) for row in rows
+    ]
+    idle = sorted(set(recovering) - set(chain.from_iterable(behind)))
+    if idle:
+        raise BadRequest(
+            f"--recovering {idle[0]}: no partition has a replica on it that another broker leads"
+        )
     found = check(
         CopyColumns(
             topics=[row.topic for row in rows],
@@ -182,12 +216,23 @@ def checked_request(request: ThrottleRequest) -> Checked:
             leaders=[-1 if row.leader is None else row.leader for row in rows],
             write_bytes_per_s=whole_numbers(rows, "write_bytes_per_s"),
             log_size_bytes=whole_numbers(rows, "log_size_bytes"),
+            in_sync=[row.isr or () for row in rows],
+            recovering=behind,
+            between_disks=between_disks,
         ),
         refused,
     )
     unsaid = {f"{row.topic}-{row.partition}" for row in rows if row.in_progress_adding_replicas is None}
     still = found.reassignment.without_data_movement
-    return replace(found, perhaps_running=tuple(name for name in still if name in unsaid))
+    moved = sum(map(len, between_disks))
+    notes = (_WHERE_NOW.format(counted(moved, "replica"), "s" * (moved == 1)),) if moved else ()
+    return replace(found, perhaps_running=tuple(name for name in still if name in unsaid), notes=notes)
+
+
+def _behind(row: PartitionRow, recovering: Collection[int]) -> set[int]:
+    """Brokers whose replica of a partition fetches what it missed; one that leads misses nothing."""
+    known = set() if row.isr is None else row.sources() - {*row.isr}
+    return (known | (row.sources() & set(recovering))) - {row.leader}
 
 
 def _lack_of(row: PartitionRow) -> str | None:

@@ -77,16 +77,76 @@ def test_several_are_named_in_order_and_one_given_twice_is_named_once():
 
 
 @pytest.mark.parametrize("target", [[4, 5], [5, 4, 1, 2], [1]], ids=["fewer", "as many", "one"])
-def test_a_target_among_the_present_replicas_is_a_smaller_factor_or_a_move_that_runs(target: list[int]):
+def test_a_target_among_the_present_replicas_copies_nothing_unless_more_is_said(target: list[int]):
     known = row(Partition("t-0", [1, 2, 4, 5], target, MB, GB))
     unsaid = {key: value for key, value in known.items() if key != "in_progress_adding_replicas"}
     (warning,) = cast("list[str]", answer([unsaid])["warnings"])
-    for said in ("t-0", "replication factor", "runs already", "in_progress_adding_replicas", "--cluster"):
+    for said in ("t-0", "runs already", "in_progress_adding_replicas", "isr", "--recovering", "--cluster"):
         assert said in warning
     assert answer([known])["warnings"] == [
         "no partition gains a replica: nothing is copied, so no throttle is needed"
     ]
     assert not any("runs already" in each for each in cast("list[str]", answer([GOOD])["warnings"]))
+
+
+BACK = [
+    row(Partition(f"t-{number}", [1, 2, 3], [1, 2, 3], MB, GB)) | {"leader": leader}
+    for number, leader in enumerate((1, 2, 3))
+]
+"""Partitions that stay where they are. Broker 3 leads the last one, so it misses nothing of it."""
+OUT_OF_SYNC = [each | {"isr": [1, 2]} for each in BACK[:2]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [(BACK, ["--recovering", "3"]), ([*OUT_OF_SYNC, BACK[2]], [])],
+    ids=["the broker is named", "the replicas in sync are named"],
+)
+def test_a_broker_that_comes_back_is_planned_from_the_file_with_whole_logs(
+    rows: list[dict[str, object]], options: list[str]
+):
+    result = plan(rows, *options)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["partitions_moving"] == ["t-0", "t-1"]
+    assert found["follower_throttled_replicas"] == {"t": "0:3,1:3"}
+    assert found["follower_bytes_to_receive"] == {"3": 2 * GB}
+    assert found["follower_min_bytes_per_s"] == {"3": 2 * MB}
+    assert found["leader_min_bytes_per_s"] == {"1": 2 * MB, "2": 2 * MB}
+    assert found["partitions_without_data_movement"] == ["t-2"]
+    table = plan(rows, *options, "--format", "table").stdout
+    assert table.startswith("2 partitions are copied, 1 without data movement")
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "said"),
+    [
+        (BACK, ["--recovering", "9"], "--recovering 9: no partition has a replica on it that another broker"),
+        (BACK[2:], ["--recovering", "3"], "--recovering 3: no partition has a replica on it that another"),
+        ([BACK[0] | {"isr": [1, 4]}], [], "t-0: isr is [1, 4], which are not all among current_replicas"),
+        (OUT_OF_SYNC, ["--batches", "2"], "fetches all that it missed at once; leave these partitions out"),
+    ],
+    ids=["no replica", "it leads", "a stranger is in sync", "batches"],
+)
+def test_what_a_file_says_wrongly_of_a_broker_that_comes_back_is_refused(
+    rows: list[dict[str, object]], options: list[str], said: str
+):
+    result = plan(rows, *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+
+
+def test_moves_between_disks_are_planned_from_the_file_beside_a_reassignment():
+    stays = row(Partition("t-0", [1, 2], [1, 2], MB, GB)) | {"log_dirs": ["/b", "any"]}
+    goes = row(Partition("t-1", [1, 2], [1, 3], MB, GB)) | {"log_dirs": ["/b", "/b"]}
+    found = answer([stays, goes])
+    assert found["partitions_moving"] == ["t-0", "t-1"]
+    assert found["disk_bytes_to_copy"] == {"1": 2 * GB}
+    assert found["disk_min_bytes_per_s"] == {"1": 2 * MB}
+    assert found["follower_bytes_to_receive"] == {"3": GB}
+    (warning,) = [each for each in cast("list[str]", found["warnings"]) if "log_dirs" in each]
+    assert warning.startswith("by log_dirs 2 replicas move between disks of a broker: where each is now")
+    assert "--cluster" in warning
 
 
 def test_what_is_not_planned_is_not_said_to_run_perhaps_and_a_long_name_is_said_once():
