@@ -1,7 +1,8 @@
 """What networks and disks carry, as somebody declared it, and what that leaves for copies.
 
 A declared network caps a rate, and leaves it room where its use is measured too. A broker's other traffic is its whole traffic less
-the rate of the throttle in force, which is the most that replication of the copied partitions takes. Traffic above the capacity is
+the rate of the throttle in force, which is the most that replication of the copied partitions takes. Before there is one, any part of the
+traffic may be copies: then it takes no cap away, and leaves as much room as if none of it were. Traffic above the capacity is
 subtracted once more, so that an overloaded broker comes down. The use of disks is not measured: what is declared is for copies.
 Source: kafka-kit's autothrottle; its share is a share of what is left, ours one of the capacity.
 """
@@ -72,7 +73,10 @@ def limits_of(
     use: Mapping[int, NetworkUse],
     rates_in_force: Mapping[BrokerRole, int],
 ) -> tuple[Caps, Caps]:
-    """Cap and room of each role, at least 1 byte/s each; neither if no capacity is declared, no room without measured use."""
+    """Cap and room of each role, at least 1 byte/s each; neither if no capacity is declared, no room without measured use.
+
+    ``rates_in_force``: the most that the copies may take of the measured use, 0 where nothing of them has begun.
+    """
     caps: dict[BrokerRole, int] = {}
     rooms: dict[BrokerRole, int] = {}
     for role in roles:
@@ -85,12 +89,13 @@ def limits_of(
         if declared is None:
             continue
         most = ceil_ratio(declared, fraction_of(share_ratio))
-        used = _used_bytes_per_s(role, use)
-        if used is None:
-            caps[role] = max(most, 1)
-        else:
-            other, over = max(used - rates_in_force.get(role, 0), 0), max(used - declared, 0)
-            caps[role] = rooms[role] = max(most - other - over, 1)
+        used, rate = _used_bytes_per_s(role, use), rates_in_force.get(role)
+        caps[role] = max(most, 1)
+        if used is not None:
+            other, over = max(used - (rate or 0), 0), max(used - declared, 0)
+            rooms[role] = max(most - other - over, 1)
+            if rate is not None:
+                caps[role] = rooms[role]
     return (Caps(roles=caps), Caps(roles=rooms)) if caps else (NO_CAPS, NO_CAPS)
 
 

@@ -6,7 +6,8 @@ source leads; it is never zero. At the end exactly what was added is removed. Wh
 nothing is decided, because the move would never end under such a throttle: that is ``infeasible``, with the violations.
 
 While a copy is broken (``copies.broken_copies``) no rate makes it end: only minimums raise rates then, and nobody knows the end.
-Afterwards progress is watched anew. A raise for the deadline goes no further than the network is declared to carry, or was seen to.
+Afterwards progress is watched anew. Where a follower falls behind although its rate is above its minimum, something else holds it,
+and no rate is raised for the deadline. A raise for the deadline goes no further than the network is declared to carry, or was seen to.
 
 Partitions of which a number stays unknown for ``stale_after_rounds`` rounds keep the others from nothing: these are paced by what is
 known of them, and what the odd ones need is named as unknown.
@@ -30,6 +31,7 @@ from policies.throttle.pacing_round import (
     Round,
     ThrottleDecision,
     Trigger,
+    are_in_force,
     eta_in,
     fallback_rates,
     highest_like,
@@ -356,8 +358,8 @@ def _remember(
     added: ThrottledLists,
     rates: Mapping[BrokerRole, int],
 ) -> PacingMemory:
-    """The memory after a decision. New rates or moves change the slope, so the watch begins anew."""
-    is_same = rates == memory.rates and not difference(added, memory.added).follower
+    """The memory after a decision. New rates or moves change the slope, so the watch begins anew; some that end do not."""
+    is_same = are_in_force(rates, memory.rates) and not difference(added, memory.added).follower
     watch = memory.watch
     if not is_same:
         loads = () if needs is None else loads_of(needs)

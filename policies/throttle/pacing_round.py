@@ -270,10 +270,23 @@ class Round:
         """Whether a change that can wait has to wait."""
         return self.snapshot.now_ms - self.memory.changed_ms < self.settings.min_change_interval_s * _MS_PER_S
 
+    @property
+    def is_held_elsewhere(self) -> bool:
+        """Whether a follower falls behind although each rate is above its minimum: another rate does not help it, say, on a full disk."""
+        rates = self.memory.rates
+        return (
+            self.needs.is_whole
+            and any(not role.is_disk for role in stalled_roles(self.eta))
+            and all(rates.get(load.role, 0) > (load.min_bytes_per_s or 0) for load in self.loads)
+        )
+
     def rule(self) -> RateRule:
-        """How rates are made in this round: of minimums alone while a copy is broken, or others need the room."""
+        """How rates are made in this round: of minimums alone while a copy is broken, or others need the room.
+
+        No deadline asks for more where something else than the throttle holds a copy.
+        """
         is_least = self.snapshot.is_broken or self.snapshot.is_pressed
-        left_ms = None if is_least else self.left_ms
+        left_ms = None if is_least or self.is_held_elsewhere else self.left_ms
         knows_sizes = all(load.bytes_left is not None for load in self.known_loads)
         most = max(
             self.memory.first_rate_bytes_per_s, _DEADLINE_INFLOWS * self.memory.inflow.largest_bytes_per_s
@@ -310,6 +323,18 @@ def eta_in(snapshot: PacingSnapshot, watch: Watch, plan: RatePlan | None, loads:
     if snapshot.is_broken:
         return BROKEN_END
     return UNKNOWN_END if any(load.bytes_left is None for load in loads) else eta_of(watch, plan)
+
+
+def stalled_roles(eta: Eta) -> list[BrokerRole]:
+    """Followers and disks that lack as much as before, or more, where progress was observed."""
+    if eta.basis != "not-catching-up":
+        return []
+    return [role for role, slope in eta.slopes_bytes_per_s.items() if slope <= 0 and role.role != "leader"]
+
+
+def are_in_force(rates: Mapping[BrokerRole, int], before: Mapping[BrokerRole, int]) -> bool:
+    """Whether each of the rates was in force before; others may have gone."""
+    return rates.items() <= before.items()
 
 
 def plan_in_force(rates: Mapping[BrokerRole, int], loads: tuple[Load, ...]) -> RatePlan:

@@ -4,7 +4,8 @@ A replica is out of sync for other reasons, too: its broker is slow, or was rest
 memory is empty, nobody knows since when a replica is behind: its broker counts as one that was away long enough.
 
 A recovery begins before its broker is back. As long as it is away, its copies are planned: the leaders' side of the throttle is set,
-and holds from the first byte. What the replicas miss is not known until then.
+and holds from the first byte. What the replicas miss is not known until then, and does not count as left while something else is copied.
+A replica that a reassignment removes, on a broker that is away, recovers nothing.
 """
 
 from dataclasses import replace
@@ -12,6 +13,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
+from policies.columns import Bools, Ints
 from policies.throttle.copies import DISK, REASSIGNMENT, RECOVERY, UNKNOWN, Copies
 from policies.throttle.rates import ThrottleSettings
 from state.kafka.memory import Absence, KafkaMemory
@@ -28,7 +30,9 @@ def select_copies(memory: KafkaMemory, observation: Observation, settings: Throt
     is_on = {REASSIGNMENT: settings.reassignments, RECOVERY: settings.recoveries, DISK: settings.disks}
     kept = np.isin(copies.kind, [kind for kind, is_paced in is_on.items() if is_paced])
     brokers, is_recovery = copies.destinations.brokers, copies.kind == RECOVERY
+    is_away = _is_away(brokers, observation)
     kept &= ~is_recovery | np.isin(brokers, sorted(recovering))
+    kept &= ~(is_recovery & is_away & ~copies.target.contains(copies.destinations.keys))
     if settings.yield_under_min_isr:
         kept &= ~(is_recovery & copies.is_under_min_isr()[copies.destinations.rows])
     else:
@@ -36,10 +40,18 @@ def select_copies(memory: KafkaMemory, observation: Observation, settings: Throt
     copies = copies.take_copies(kept)
     back = sorted(broker for broker, absence in memory.absences.items() if absence.is_large)
     begun = (copies.kind == DISK) | ((copies.kind == RECOVERY) & np.isin(copies.destinations.brokers, back))
-    is_moved = bool((copies.kind == REASSIGNMENT).any())
-    return replace(
-        observation, copies=copies, is_running=bool(begun.any()) or (observation.is_running and is_moved)
-    )
+    is_running = bool(begun.any()) or (observation.is_running and bool((copies.kind == REASSIGNMENT).any()))
+    if is_running:
+        waits = (copies.kind == RECOVERY) & _is_away(copies.destinations.brokers, observation)
+        copies = replace(copies, missing_bytes=np.where(waits, 0, copies.missing_bytes))
+    return replace(observation, copies=copies, is_running=is_running)
+
+
+def _is_away(brokers: Ints, observation: Observation) -> Bools:
+    """Which of the brokers are not alive, (k,); none where it is not known who is."""
+    if observation.live_brokers is None:
+        return np.zeros(len(brokers), dtype=np.bool_)
+    return ~np.isin(brokers, sorted(observation.live_brokers))
 
 
 def _recovering(

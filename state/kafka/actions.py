@@ -24,7 +24,7 @@ V = TypeVar("V")
 _NAMES_SHOWN = 5
 _BECAUSE: Mapping[Trigger, str] = {
     "first-throttle": "{what} {paced}, {parts}",
-    "moves-joined": "more is copied than before, or a broker of it is back",
+    "moves-joined": "more is copied than before, or will be, or a broker of it is back",
     "throttle-lost": "throttles that are still needed are not there",
     "minimum-rose": "a minimum came near the rate, and below it the copies would never end",
     "deadline-at-risk": "the deadline would be missed",

@@ -140,12 +140,14 @@ def _snapshot(context: RoundContext, sure: Drift, broken: Broken) -> PacingSnaps
     settings, memory, observation = context.settings, context.memory, context.observation
     copies, caps, room = observation.copies, Caps(), Caps()
     if copies is not None:
+        roles = roles_of(copies)
+        nothing_copied = dict.fromkeys(roles if observation.is_planned else (), 0)
         caps, room = limits_of(
-            roles_of(copies),
+            roles,
             capacity=settings.capacity,
             share_ratio=settings.throttle.network_share_ratio,
             use=observation.use,
-            rates_in_force=memory.pacing.rates,
+            rates_in_force=nothing_copied | reconcile.rates_in_force(memory),
         )
     return PacingSnapshot(
         now_ms=observation.at_ms,

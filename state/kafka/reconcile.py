@@ -21,6 +21,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
+
 from policies.throttle.copies import Copies, PartitionsByBroker, broken_copies, kept_replicas_down
 from policies.throttle.lists import (
     EVERYTHING,
@@ -32,7 +34,14 @@ from policies.throttle.lists import (
     lists_of,
     union,
 )
-from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
+from policies.throttle.needs import bytes_left
+from policies.throttle.pacing_round import (
+    PacingExplanation,
+    PacingMemory,
+    ThrottleDecision,
+    are_in_force,
+    stalled_roles,
+)
 from policies.throttle.progress import Watch
 from policies.throttle.rates import BrokerRole
 from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs
@@ -201,8 +210,33 @@ def observe_broken(
     return Broken(down=frozenset(down), copies=broken, kept=kept)
 
 
+def find_stalled(copies: Copies, explanation: PacingExplanation) -> Iterator[Finding]:
+    """One for each broker that falls behind in what it copies although the rates in force are above their minimums."""
+    if explanation.eta is None or explanation.plan is None or not explanation.plan.feasible:
+        return
+    lacks = bytes_left(copies, counts_whole_logs=False) != 0
+    for role in stalled_roles(explanation.eta):
+        if role.is_disk:  # what waits for a thread grows meanwhile
+            continue
+        rows = copies.destinations.rows[
+            lacks & copies.is_between_brokers() & (copies.destinations.brokers == role.broker)
+        ]
+        names = [copies.name(row) for row in np.unique(rows).tolist()]
+        if names:
+            yield _finding(
+                "copy-stalled",
+                role.broker,
+                names,
+                f"what broker {role.broker} lacks of {join_names(names, _NAMES_SHOWN)} does not shrink, and its rate is above the minimum: not the "
+                "throttle holds it up, so the deadline raises no rate. Look at its log and at its disks: they may be full, or have failed",
+            )
+
+
 def _finding(
-    kind: Literal["broken-copy", "kept-replica-down"], broker: int, names: list[str], advice: str
+    kind: Literal["broken-copy", "copy-stalled", "kept-replica-down"],
+    broker: int,
+    names: list[str],
+    advice: str,
 ) -> Finding:
     return Finding(
         kind=kind,
@@ -293,6 +327,9 @@ def _settle(memory: KafkaMemory, asked: Asked, observation: Observation, *, end_
 
 
 def _confirm(memory: KafkaMemory, asked: Asked) -> None:
+    """Take a decision as carried out. What was observed before says nothing of new rates, so progress is observed anew."""
+    if not are_in_force(asked.wanted.rates, memory.confirmed.rates):
+        memory.pacing = replace(memory.pacing, watch=Watch())
     memory.confirmed, memory.attempted, memory.asked = asked.wanted, _NOTHING, None
     memory.failures_count, memory.retry_ms = 0, 0
 
@@ -410,6 +447,13 @@ def our_configs(memory: KafkaMemory) -> ThrottleConfigs:
         return confirmed
     rates = {**confirmed.rates, **attempted.rates}
     return ThrottleConfigs(union(confirmed.lists, attempted.lists), rates)
+
+
+def rates_in_force(memory: KafkaMemory) -> dict[BrokerRole, int]:
+    """Rates that hold copies back; those that a dry-run pretends, and new ones of a decision on its way, do not."""
+    if memory.is_shadow:
+        return {}
+    return dict(memory.pacing.rates if memory.asked is None else memory.confirmed.rates)
 
 
 def foreign_lists(observation: Observation, memory: KafkaMemory) -> ThrottledLists:

@@ -70,7 +70,8 @@ def round_summary(
     is_held: bool = False,
 ) -> RoundSummary:
     """The summary, at most as large as one may be; ``explanation`` is None where nothing was judged."""
-    asked = context.memory.asked
+    asked, copies = context.memory.asked, context.observation.copies
+    stalled = () if copies is None or explanation is None else reconcile.find_stalled(copies, explanation)
     framed = summary.frame(
         context.closing,
         context.header,
@@ -79,7 +80,7 @@ def round_summary(
         reason=reason,
         reports_ms={name: report.time_ms for name, report in context.reports.items()},
         live=list(context.memory.last_ms),
-        findings=list(broken.findings()),
+        findings=[*broken.findings(), *stalled],
     )
     throttle = (
         None if explanation is None else _throttle(context, explanation, drift_seen, broken, is_held=is_held)

@@ -242,6 +242,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         "above-limit",
         "broken-copy",
         "coordinators-at-one-broker",
+        "copy-stalled",
         "dominant-topic",
         "forbidden",
         "gaps-in-reports",
@@ -262,9 +263,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What it is."""
     subject: str
     """What it is about: the topic, the bundle of an action, the id of an action that was skipped, the resource or
-    resources, the partitions that move and need a broker that is down, the broker, or the cluster; empty for many bundles at once."""
+    resources, the partitions that move and need a broker that is down or copies nothing, the broker, or the cluster; empty for many bundles at once."""
     broker: str
-    """Where it was seen, or which broker is down; empty where it is about no single broker."""
+    """Where it was seen, or which broker is down or copies nothing; empty where it is about no single broker."""
     bytes_per_s: float | None
     """Throughput in + out of a topic; null for an action."""
     advice: str

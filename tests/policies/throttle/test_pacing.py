@@ -265,6 +265,22 @@ def test_the_network_leaves_its_share_less_what_is_not_ours(
     assert caps.cap_of(BrokerRole("follower", 2)) is None
 
 
+@pytest.mark.parametrize(("rate", "cap", "room"), [(None, 90, 10), (0, 10, 10), (80, 90, 90)])
+def test_before_a_throttle_is_in_force_nobody_knows_which_traffic_is_copies(
+    rate: int | None, cap: int, room: int
+) -> None:
+    """80 of the capacity of 100 are used; a rate of 0 says that nothing of the copies has begun."""
+    role = BrokerRole("follower", 3)
+    caps, rooms = limits_of(
+        [role],
+        capacity=KafkaCapacitySettings(network_bytes_per_s=100),
+        share_ratio=0.9,
+        use={3: NetworkUse(in_bytes_per_s=80)},
+        rates_in_force={} if rate is None else {role: rate},
+    )
+    assert (caps.cap_of(role), rooms.cap_of(role)) == (cap, room)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -1,5 +1,6 @@
 """What rates keep to while moves join, minimums rise, reports are missing, and nobody can write."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -25,6 +26,11 @@ def two(first: int, second: int) -> tuple[Partition, Partition]:
     )
 
 
+def grown(rows: Sequence[Partition], rounds: int) -> list[Partition]:
+    """The moves after so many rounds in which each destination received 400 MB each."""
+    return [replace(row, present={row.target[-1]: rounds * 400 * MB}) for row in rows]
+
+
 @pytest.mark.parametrize("mode", ["uniform", "per-broker"])
 def test_moves_that_join_and_minimums_that_rise_keep_the_limit_of_the_cluster(mode: Rates) -> None:
     settings = ThrottleSettings(cluster_bytes_per_s=20 * MB, rates=mode)
@@ -47,7 +53,7 @@ def test_a_limit_of_the_cluster_that_is_lowered_in_mid_move_is_kept_after_a_minu
     )
     cluster.decided(*rows)
     cluster.settings = replace(cluster.settings, cluster_bytes_per_s=50 * MB)
-    decisions = [cluster.round(*rows) for _ in range(30)]
+    decisions = [cluster.round(*grown(rows, number)) for number in range(30)]
     assert [each.trigger for each in decisions if each is not None] == ["over-cap"]
     assert received(cluster) == 50 * MB
 
@@ -57,7 +63,7 @@ def test_a_limit_of_the_cluster_that_is_a_tenth_too_low_for_the_rates_is_kept_as
     rows = two(2 * MB, 2 * MB)
     cluster.decided(*rows)
     cluster.settings = replace(cluster.settings, cluster_bytes_per_s=54 * MB)
-    decisions = [cluster.round(*rows) for _ in range(30)]
+    decisions = [cluster.round(*grown(rows, number)) for number in range(30)]
     assert [each.trigger for each in decisions if each is not None] == ["over-cap"]
     assert received(cluster) == 54 * MB
 

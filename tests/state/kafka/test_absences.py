@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from policies.throttle.copies import DISK, REASSIGNMENT, RECOVERY
+from policies.throttle.copies import DISK, REASSIGNMENT, RECOVERY, UNKNOWN
 from policies.throttle.rates import ThrottleSettings
 from state.kafka.absences import select_copies
 from state.kafka.memory import KafkaMemory
@@ -110,6 +110,38 @@ def test_a_broker_recovers_that_was_away_for_long_and_misses_much(
     rounds: list[Observation], expected: list[bool]
 ):
     assert paced(rounds) == expected
+
+
+LEAVES = Partition("t-0", [1, 2, 3], [1, 2, 4], MB, 100 * MB, isr=[1, 2], recovering=[3])
+
+
+@pytest.mark.parametrize(
+    ("live", "kinds"),
+    [(frozenset({1, 2, 4}), [REASSIGNMENT]), (frozenset({1, 2, 3, 4}), [RECOVERY, REASSIGNMENT])],
+    ids=["it is away", "it is back, and fetches as long as it is a replica"],
+)
+def test_a_replica_that_the_move_removes_recovers_only_where_its_broker_is_alive(
+    live: frozenset[int], kinds: list[int]
+):
+    memory = KafkaMemory()
+    away = [seen(at_s, frozenset({1, 2, 4}), LEAVES) for at_s in (0, 30, 90)]
+    for observation in (*away, seen(100, live, LEAVES)):
+        found = select_copies(memory, observation, SETTINGS).copies
+    assert found is not None
+    assert found.kind.tolist() == kinds
+
+
+@pytest.mark.parametrize(("moves", "missing"), [(True, 0), (False, UNKNOWN)])
+def test_what_a_broker_that_is_away_will_fetch_does_not_count_as_left_while_others_are_copied(
+    missing: int, *, moves: bool
+):
+    memory, others = KafkaMemory(), [MOVE] if moves else []
+    for at_s in (0, 30, 90):
+        observation = replace(seen(at_s, AWAY, BEHIND, *others), is_running=moves)
+        found = select_copies(memory, observation, SETTINGS)
+    assert found.copies is not None
+    assert found.is_running is moves
+    assert found.copies.missing_bytes[found.copies.kind == RECOVERY].tolist() == [missing]
 
 
 MOVE = Partition("u-0", [1, 2], [2, 3], MB, 100 * MB, isr=[1, 2])

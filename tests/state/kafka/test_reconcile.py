@@ -6,7 +6,7 @@ import pytest
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
-from policies.throttle.progress import Watch
+from policies.throttle.progress import Sample, Watch
 from policies.throttle.rates import BrokerRole
 from policies.throttle.roles import by_role
 from state.kafka import reconcile
@@ -20,6 +20,7 @@ from tests.policies.throttle.moving import Partition, copies_of
 from tests.state.kafka.reporting import CONFIRMED, F3, IN_FORCE, L1, L2, OURS, RATES, memory_of, seen_of
 
 EXPIRES_MS = 100_000
+WATCHED = Watch(begun_ms=5, samples=(Sample(5, {}),))
 NOTHING = PacingMemory()
 NO_CONFIGS = ThrottleConfigs()
 FIRST = ThrottleDecision(trigger="first-throttle", add=OURS, set_rates=RATES)
@@ -45,6 +46,24 @@ def observe(
     memory: KafkaMemory, observation: Observation, *, end_ms: int = 1, is_acting: bool = True
 ) -> None:
     reconcile.reconcile(memory, observation, end_ms=end_ms, is_acting=is_acting)
+
+
+@pytest.mark.parametrize(("confirmed", "watch"), [(NO_CONFIGS, Watch()), (CONFIRMED, WATCHED)])
+def test_progress_is_observed_anew_once_new_rates_are_in_force(
+    confirmed: ThrottleConfigs, watch: Watch
+) -> None:
+    memory = decided(after=replace(IN_FORCE, watch=WATCHED), confirmed=confirmed)
+    reconcile.apply_result(memory, "a", "succeeded", at_ms=1)
+    assert memory.pacing.watch == watch
+
+
+def test_rates_that_are_on_their_way_or_only_pretended_hold_nothing_back_yet() -> None:
+    memory = decided()
+    assert reconcile.rates_in_force(memory) == {}
+    reconcile.apply_result(memory, "a", "succeeded", at_ms=1)
+    assert reconcile.rates_in_force(memory) == RATES
+    memory.is_shadow = True
+    assert reconcile.rates_in_force(memory) == {}
 
 
 def test_a_result_that_says_so_confirms_it_and_forgets_what_failed_before() -> None:

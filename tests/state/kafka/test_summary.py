@@ -13,7 +13,7 @@ from policies.throttle.progress import Basis, Eta
 from policies.throttle.rates import BrokerRole, ThrottleSettings, Violation
 from policies.throttle.roles import by_role
 from state.events import BrokerLogs, KafkaLoadReport
-from state.kafka import summary
+from state.kafka import reconcile, summary
 from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs
 from state.kafka.reconcile import NO_DRIFT, NOTHING_BROKEN, Broken, Drift
 from state.kafka.snapshot import Observation
@@ -358,3 +358,28 @@ def test_after_a_failure_the_time_of_the_next_attempt_is_said() -> None:
     assert (failed.failures_count, failed.retry_at) == (2, "1970-01-01T00:08:20.000Z")
     fine = throttle(memory=KafkaMemory(failures_count=0, retry_ms=500_000))
     assert (fine.failures_count, fine.retry_at) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("slope", "basis", "feasible", "is_told"),
+    [
+        (0.0, "not-catching-up", True, True),
+        (-3.0, "not-catching-up", True, True),
+        (3.0, "not-catching-up", True, False),
+        (0.0, "blended", True, False),
+        (0.0, "not-catching-up", False, False),
+        (0.0, "not-catching-up", None, False),
+    ],
+    ids=["stands still", "falls behind", "another does", "not sure yet", "the rate is too low", "unknown"],
+)
+def test_a_broker_that_receives_nothing_above_its_minimum_is_named_with_its_partitions(
+    slope: float, basis: Basis, *, feasible: bool | None, is_told: bool
+):
+    assert SEEN.copies is not None
+    stalled = explained(
+        plan=plan(feasible=feasible), eta=replace(eta(slopes_bytes_per_s={L1: -1.0, F3: slope}), basis=basis)
+    )
+    found = list(reconcile.find_stalled(SEEN.copies, stalled))
+    assert [(each.kind, each.broker, each.subject) for each in found] == [
+        ("copy-stalled", "3", "t-0")
+    ] * is_told
