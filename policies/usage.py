@@ -16,7 +16,7 @@ import numpy as np
 from annotated_types import Ge, Le, Predicate
 
 from policies.bounds import check_bounds
-from policies.columns import Floats
+from policies.columns import Bools, Floats
 from policies.wording import digits
 
 RESOURCES = (
@@ -31,6 +31,7 @@ RESOURCES = (
 )
 """Column order of every per-resource array. The first four are measured by the broker; the others are what it carries
 against the capacity that ``[pulsar.capacity]`` declares."""
+_BANDWIDTH = [RESOURCES.index("bandwidth-in"), RESOURCES.index("bandwidth-out")]
 REPORTED_COUNT = 4
 """How many of them the broker measures."""
 
@@ -157,6 +158,13 @@ def percent(usage: Floats, limit: Floats) -> Floats:
         share = np.where(measured, used / np.where(measured, most, np.float32(1)), np.float32(0))
         in_percent: Floats = (share * np.float32(100)).astype(np.float64)
     return in_percent
+
+
+def compared(measured: Bools) -> Bools:
+    """By which resources brokers can be compared, (n, resources), from what they measure: a declared capacity of bytes stands for bandwidth."""
+    known = measured.copy()
+    known[:, _BANDWIDTH] |= measured[:, RESOURCES.index("bytes"), None]
+    return known
 
 
 def weighted_maximum_ratio(percents: Floats, weights: Floats) -> Floats:

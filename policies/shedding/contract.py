@@ -129,6 +129,9 @@ class SheddingPlan:
     too_heavy: frozenset[int] = frozenset()
     """Bundle rows that keep their brokers, which give others, farther above the rest than the policy aims for, whatever else they give."""
 
+    barred: Mapping[int, int] = field(default_factory=dict)
+    """By bundle row that would help its broker most and that rules keep there, the broker row that it would go to."""
+
     def waits(self, fates: Codes) -> Bools:
         """Whether a row of ``examined`` wants unloads, none of which happens and some of which may in a later round, (k,)."""
         happens, waits = (

@@ -73,7 +73,7 @@ class SplitSettings:
     """Where ``flow_or_qps_equally_divide`` cuts between two topics: ``shipped`` is Pulsar's middle + 1, ``proposal``
     the middle, as PIP-169 has it."""
     without_topic_stats: Literal["hold", "range"] = "hold"
-    """What to do with a bundle above a limit of topics, rate or throughput where the statistics of its topics account for less than
+    """What to do with a bundle above a limit of topics, sessions, rate or throughput where the statistics of its topics account for less than
     four fifths of it: ``hold`` it, or cut its ``range`` in the middle, once, and look at the parts."""
     hot_partition_bytes_per_s: NotNegative = 20_000_000.0
     """Throughput of one topic partition above which the summary advises more partitions: no split can help it.

@@ -263,10 +263,22 @@ def find_forbidden(context: RoundContext) -> list[Finding]:
             subject=record.bundle,
             broker=broker,
             bytes_per_s=None,
-            advice=f"{record.policy} chooses it again and again, and the rule {record.rule} forbids it since round {record.since_round}: "
-            f"{record.detail}. No bundle leaves {broker} meanwhile. The {fleet_planner.NAME} asks this rule while it plans, and "
-            "takes another bundle or broker where one may",
+            advice=_forbidden_text(broker, record),
         )
         for broker, record in sorted(_still_forbidden(context).items())
         if record.last_round - record.since_round >= FORBIDDEN_ROUNDS - 1
     ]
+
+
+def _forbidden_text(broker: str, record: ForbiddenRecord) -> str:
+    asks_rules = record.policy == fleet_planner.NAME
+    wanted = "its move would help most" if asks_rules else f"{record.policy} chooses it again and again"
+    instead = (
+        ", and nothing else that may move would help"
+        if asks_rules
+        else f". The {fleet_planner.NAME} asks this rule while it plans, and takes another bundle or broker where one may"
+    )
+    return (
+        f"{wanted}, and the rule {record.rule} forbids it since round {record.since_round}: {record.detail}. "
+        f"No bundle leaves {broker} meanwhile{instead}"
+    )

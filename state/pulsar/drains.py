@@ -20,7 +20,7 @@ from typing import NamedTuple, get_args
 import msgspec
 import numpy as np
 
-from policies.columns import Floats
+from policies.columns import Bools, Floats
 from policies.shedding.view import Traffic
 from policies.wording import counted
 from state.closing import GeneralReason
@@ -196,6 +196,8 @@ class _Source:
     traffic: Traffic
     left_count: int
     """Bundles that have not left yet."""
+    lacks: Bools
+    """Brokers of the view that do not measure a resource that this one uses, so that nobody knows what a bundle would take there, (n,)."""
 
     def rules_row_of(self, leaving: _Leaving) -> int:
         """A bundle's row in the rules."""
@@ -231,6 +233,7 @@ class _Desk:
             usage_ratio=loads.points_of(broker) / 100.0,
             traffic=loads.traffic_of(broker),
             left_count=len(rows),
+            lacks=loads.lack_what_is_used(broker, self._table.view.brokers.measured),
         )
         bundles = list(_heaviest_first(self._admission.context.fleet, rows))
         # all together take along what the broker uses, and no more
@@ -255,7 +258,7 @@ class _Desk:
         if hold is not None:
             return hold.reason, hold.detail
         namespace, first = namespace_of(leaving.bundle), None
-        for broker in self._least_used(namespace):
+        for broker in self._least_used(source, namespace):
             barred = self._admission.rules.bars(rules_row, broker)
             if barred is None:
                 return broker
@@ -267,12 +270,17 @@ class _Desk:
         )
         return first or ("no-destination", detail)
 
-    def _least_used(self, namespace: str) -> list[int]:
-        """Broker rows of a namespace's group; a broker that measures nothing does not count as idle, and comes last."""
+    def _least_used(self, source: _Source, namespace: str) -> list[int]:
+        """Broker rows of a namespace's group, those first of which it is known how full they are, and that are not full.
+
+        What is not measured is not idle: then come those that lack a resource, full ones, and those that measure nothing.
+        """
         group = int(self._admission.context.groups.of_namespaces([namespace])[0])
         rows = np.flatnonzero(self._table.broker_groups == group)
         is_unmeasured = ~self._table.view.brokers.is_measured[rows]
-        least_used: list[int] = rows[np.lexsort((rows, self._usage_ratio[rows], is_unmeasured))].tolist()
+        usage_ratio, lacks = self._usage_ratio[rows], source.lacks[rows]
+        rank = np.select([is_unmeasured, lacks, usage_ratio >= 1.0], [3, 1, 2], 0)
+        least_used: list[int] = rows[np.lexsort((rows, usage_ratio, rank))].tolist()
         return least_used
 
     def _let_go(self, source: _Source, leaving: _Leaving, place: int) -> Unload:
@@ -280,6 +288,9 @@ class _Desk:
         self._admission.rules.take(source.rules_row_of(leaving), place)
         source.left_count -= 1
         target, window = self._table.view.brokers.names[place], source.window
+        of_what = (
+            f" of what it measures, which is less than {source.broker} does" if source.lacks[place] else ""
+        )
         _, bundle, messages, volume = leaving
         return self._admission.unload(
             bundle,
@@ -288,8 +299,8 @@ class _Desk:
             policy=POLICY,
             trigger=POLICY,
             reason=f"{source.broker} is drained by {window.who or 'somebody'} ({window.why or 'no reason given'}): moving {bundle} "
-            f"({messages:.0f} messages/s, {volume:.0f} bytes/s) to {target}, at {usage_points:.1f} %; after that "
-            f"{source.broker} has {counted(source.left_count, 'bundle')}",
+            f"({messages:.0f} messages/s, {volume:.0f} bytes/s) to {target}, at {usage_points:.1f} %{of_what}; after that "
+            f"{source.broker} has {counted(source.left_count, 'bundle')}{self._own_text(source.broker)}",
             evidence={
                 **bundle_traffic(messages, volume),
                 "bundles_left_count": source.left_count,
@@ -297,6 +308,12 @@ class _Desk:
                 "destination_usage_points": usage_points,
             },
         )
+
+    def _own_text(self, broker: str) -> str:
+        """The bundles of Pulsar's own that stay, as a part of a sentence."""
+        report = self._admission.context.reports.get(broker)
+        own_count = 0 if report is None else len(report.report.cluster_bundles)
+        return f" and {own_count} of Pulsar's own, which stay" if own_count else ""
 
 
 def _shown_already(context: RoundContext) -> dict[str, Refusal]:

@@ -18,7 +18,6 @@ from policies.splitting.plan import NO_TOPIC, TRIGGERS, UNITS, SplitSettings, To
 from policies.usage import RESOURCES
 from policies.wording import counted, digits, time_text
 from state.events import SESSIONS, TOPICS, Tick
-from state.ledger import HOUR_MS
 from state.outputs import Finding, rfc3339
 from state.pulsar.effects import Effects
 from state.pulsar.fleet import Advanced
@@ -32,8 +31,8 @@ LASTING_ROUNDS = 3
 """Rounds in a row after which a usage or a missing limit is no accident."""
 MOST_USAGE_POINTS = 105.0
 """Highest usage that a right limit can show: usage and limit are not read at the same moment."""
-IDLE_MS = HOUR_MS
-"""How long a broker has to carry nothing: longer than it takes to come back from a restart and get its share."""
+LASTS_MS = 900_000
+"""How long a broker has to carry nothing, or to have all coordinators: longer than it takes to come back from a restart and get a share."""
 MANY_TOPICS = 1000
 """Topics of a broker that carries something even without traffic."""
 NAMED_BROKERS = 20
@@ -160,7 +159,7 @@ def _idle(context: RoundContext, table: PolicyView) -> Iterator[Finding]:
     names, groups = table.view.brokers.names, table.broker_groups
     at = match(context.fleet.brokers, names)
     since_ms = context.fleet.idle_since_ms[at]
-    idle = (since_ms != _NEVER_MS) & (context.end_ms - since_ms >= IDLE_MS)
+    idle = (since_ms != _NEVER_MS) & (context.end_ms - since_ms >= LASTS_MS)
     if not idle.any():
         return
     busy = _carried(context.advanced)[1][at]
@@ -174,7 +173,7 @@ def _idle(context: RoundContext, table: PolicyView) -> Iterator[Finding]:
                 bytes_per_s=None,
                 advice=f"it has carried nothing since {time_text(rfc3339(int(since_ms[row])))}, beside {counted(count, 'broker')} with "
                 "traffic or many topics, which usage may not show: to give it a share, declare topics_count or "
-                "sessions_count in [pulsar.capacity], or unload bundles by hand",
+                "sessions_count in [pulsar.capacity], or less where they are declared, or unload bundles by hand",
             )
 
 
@@ -315,8 +314,6 @@ def _with_bundles(topics: TopicTable, rows: list[int]) -> list[tuple[int, int | 
     ]
 
 
-_LASTS_MS = 3_600_000
-"""An hour: longer than a rolling restart of most clusters, after which they may spread by themselves."""
 _BROKERS_COUNT = 3
 """Of two brokers, one has most of them anyway."""
 
@@ -336,11 +333,11 @@ def _watch_coordinators(context: RoundContext) -> Gathered | None:
 
 
 def find_gathered(context: RoundContext) -> list[Finding]:
-    """That they have been at one of three or more brokers for an hour; information."""
+    """That they have been at one of three or more brokers for a quarter of an hour; information."""
     gathered, live_count = context.fleet.gathered, len(context.live)
     if gathered is None or gathered.broker not in context.reports or live_count < _BROKERS_COUNT:
         return []
-    if context.end_ms - gathered.since_ms < _LASTS_MS:
+    if context.end_ms - gathered.since_ms < LASTS_MS:
         return []
     bundles = context.reports[gathered.broker].report.cluster_bundles
     return [
@@ -349,7 +346,7 @@ def find_gathered(context: RoundContext) -> list[Finding]:
             subject="pulsar/system",
             broker=gathered.broker,
             bytes_per_s=None,
-            advice=f"all {len(bundles)} bundles of pulsar/system have been at it for an hour or more, of {live_count} brokers: when it "
+            advice=f"all {len(bundles)} bundles of pulsar/system are at it, of {live_count} brokers: when it "
             "stops, every client of transactions waits at once. Balancing leaves them where they are",
         )
     ]

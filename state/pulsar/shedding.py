@@ -164,6 +164,11 @@ def _merge(parts: Sequence[Part]) -> SheddingPlan:
         tried_examined=np.concatenate(
             [plan.tried_examined + start for plan, start in zip(plans, starts, strict=True)]
         ),
+        barred={
+            int(part.bundles[row]): int(part.brokers[broker])
+            for part in parts
+            for row, broker in part.plan.barred.items()
+        },
     )
 
 
@@ -218,6 +223,7 @@ def admit(
     for _, places in groupby(range(len(plan.unload_rows)), key=plan.unload_swap_group.tolist().__getitem__):
         wanted = [desk.wanted(place) for place in places]
         desk.decide([unload for unload in wanted if unload.move.row not in done_rows])
+    desk.name_barred()
     return desk.admitted
 
 
@@ -269,6 +275,14 @@ class _Desk:
                 self.admitted.holds[wanted.move.row] = hold
             else:
                 self._let_go(wanted, waits=waits)
+
+    def name_barred(self) -> None:
+        """Name the rule that keeps a bundle where the policy would choose it were it not for the rules."""
+        rules, holds = self._admission.rules, self.admitted.holds
+        for row, broker in self._plan.barred.items():
+            forbidden = rules.keeps(row) or rules.bars(row, broker)
+            if forbidden is not None:
+                holds.setdefault(row, Hold(forbidden.rule, forbidden.detail))
 
     def _hold_all(self, swapped: Sequence[_Wanted], rules: Rules, *, waits: bool) -> bool:
         """Hold all unloads of a swap if one of them is held; returns whether that is so."""

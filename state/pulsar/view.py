@@ -26,7 +26,7 @@ from policies.shedding.view import (
     Traffic,
     UnloadInFlight,
 )
-from policies.usage import NOT_MEASURED, REPORTED_COUNT, percent, weighted_maximum_ratio
+from policies.usage import NOT_MEASURED, REPORTED_COUNT, compared, percent, weighted_maximum_ratio
 from state.closing import Closing
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport, LoadReport
 from state.facts import Facts
@@ -81,6 +81,16 @@ class Loads:
             return 100.0 * float(self.usage_ratio[row])
         percents = np.where(self.measured[row], np.maximum(self.percents[row] + changed, 0.0), 0.0)
         return 100.0 * float(weighted_maximum_ratio(percents[None, :], self.usage_weights)[0])
+
+    def lack_what_is_used(self, broker: str, measured: Bools) -> Bools:
+        """Whether others lack a resource with a weight that a broker uses, (k,), by what they measure, (k, resources).
+
+        A declared capacity of bytes stands for bandwidth. Raises ``ValueError`` for a broker that did not report.
+        """
+        row = self._row_of(broker)
+        is_used = self.measured[row] & (self.percents[row] > 0) & (self.usage_weights > 0)
+        lacks: Bools = np.any(is_used & ~compared(measured), axis=1)
+        return lacks
 
     def usage_summary(self) -> UsageSummary | None:
         """Usage of the brokers that take part in balancing."""

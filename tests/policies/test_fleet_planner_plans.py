@@ -177,6 +177,28 @@ def test_hiding_a_resource_moves_nothing_from_brokers_that_measure_it(
         assert is_hidden[source] or not is_hidden[there]
 
 
+def test_a_big_bundle_goes_where_its_resource_is_free_though_another_broker_is_the_least_used() -> None:
+    """b2 is the least used at 28 % of its network, so that 25 more are too many; b3 and b4 are at 31 % of their CPU, and carry little."""
+
+    def broker(cpu: float, *out_points: float) -> Broker:
+        bundles = {
+            f"t/{cpu}/{row:02d}": Bundle(bytes_per_s=7500.0 * each) for row, each in enumerate(out_points)
+        }
+        usage = {"cpu": (cpu, 100.0), "bandwidth-out": (60.0 * sum(out_points), 6000.0)}
+        return Broker(usage=usage, bytes_per_s=7500.0 * sum(out_points), bundles=bundles)
+
+    crumbs = [0.25] * 8
+    fleet = {
+        "b1": broker(12.0, 25.0, 25.0, *crumbs),
+        "b2": broker(10.0, 25.0, *crumbs, *crumbs[:4]),
+        "b3": broker(31.0, *crumbs),
+        "b4": broker(31.5, *crumbs),
+    }
+    for chosen in (snapshot_of(fleet), snapshot_of({name: fleet[name] for name in ("b1", "b2", "b3")})):
+        (move,) = plan_of(chosen)
+        assert move == ("t/12.0/00", "b1", "b3")
+
+
 def test_topics_and_sessions_are_resources_where_their_capacity_is_declared() -> None:
     fleet = {
         name: Broker(

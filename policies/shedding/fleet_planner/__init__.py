@@ -327,6 +327,7 @@ def _plan(
         tried_outcomes=_tried_outcomes(view, levels, found, tried_rows, examined, tried_examined),
         tried_examined=tried_examined,
         too_heavy=frozenset(_too_heavy(view, levels, found, settings)),
+        barred=found.barred,
     )
 
 
@@ -384,14 +385,11 @@ def _why_it_stays(fleet: Fleet, rows: Ints, broker: int) -> Codes:
     receivers = fleet.receivers(broker, 0.0)
     if not len(receivers):
         return np.full(len(rows), BundleOutcome.NO_DESTINATION, dtype=np.int8)
-    amounts, cold = fleet.amounts(rows, broker), int(receivers[0])
-    before, there = fleet.score[broker], fleet.score[cold]
+    amounts, before = fleet.amounts(rows, broker), fleet.score[broker]
     falls = before - fleet.scores_after(broker, -amounts * fleet.unit[broker])
-    after = fleet.scores_after(cold, amounts * fleet.unit[cold])
-    most = after + (after - there) * fleet.doubt[cold]
     tests = [
         (falls < fleet.least_fall(broker), BundleOutcome.TOO_LITTLE_BENEFIT),
-        (most >= before, BundleOutcome.TOO_BIG),
+        (fleet.lowest_with(receivers, amounts) >= before, BundleOutcome.TOO_BIG),
     ]
     return first_code(tests, BundleOutcome.NO_DESTINATION)
 

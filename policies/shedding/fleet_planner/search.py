@@ -15,13 +15,12 @@ from itertools import pairwise
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
-from policies.costs import BANDWIDTH_IN, BANDWIDTH_OUT, explain, figures_of
+from policies.costs import explain, figures_of
 from policies.shedding.fleet_planner.levels import FleetPlannerSettings, Levels
 from policies.shedding.rules import Rules
 from policies.shedding.view import RoundView
-from policies.usage import RESOURCES
+from policies.usage import compared
 
-BYTES = RESOURCES.index("bytes")
 MOST_BUNDLES = 64
 """Heaviest bundles of a broker that a step looks at, of those that are not too heavy to help."""
 DESTINATIONS = (3, 32)
@@ -67,6 +66,8 @@ class Found:
     """Brokers that stand out and from which no move helps."""
     not_worth_it: set[int] = field(default_factory=set)
     """Those of them whose moves would help, but too little as a whole."""
+    barred: dict[int, int] = field(default_factory=dict)
+    """By bundle that would help most a broker that gives none, were it not for the rules, the broker it would go to."""
     waiting: set[int] = field(default_factory=set)
     """Brokers that stand out and that a spent budget keeps from giving more."""
     is_cut: bool = False
@@ -100,9 +101,8 @@ class Fleet:
         _, first, self.kind = np.unique(
             loads @ (1 << np.arange(len(self.counts))), return_index=True, return_inverse=True
         )
-        known = view.brokers.measured.copy()
-        known[:, [BANDWIDTH_IN, BANDWIDTH_OUT]] |= known[:, BYTES, None]
-        self.comparable: Bools = ~np.any(loads[first][:, None, :] & ~known[:, self.counts], axis=2)
+        known = compared(view.brokers.measured)[:, self.counts]
+        self.comparable: Bools = ~np.any(loads[first][:, None, :] & ~known, axis=2)
         """Whether a broker measures all that the bundles of a broker of this kind load there, (kinds, n); a declared capacity of bytes
         stands for bandwidth that is not measured."""
 
@@ -143,6 +143,19 @@ class Fleet:
         scores: Floats = (np.maximum(self.points[broker] + change, 0.0) * self.weights).max(axis=-1)
         return scores
 
+    def with_arrivals(self, receivers: Ints, amounts: Floats) -> tuple[Floats, Floats]:
+        """Score of each receiver with each of these amounts, and the most that it may be, (k, r) each."""
+        arrives = amounts[:, None, :] * self.unit[receivers]
+        after: Floats = ((self.points[receivers] + arrives) * self.weights).max(axis=-1)
+        return after, after + (after - self.score[receivers]) * self.doubt[receivers]
+
+    def lowest_with(self, receivers: Ints, amounts: Floats) -> Floats:
+        """The lowest that the most is at one of the coldest receivers, of each resource and of all, (k,)."""
+        by_resource = receivers[np.argmin(self.points[receivers] * self.weights, axis=0)]
+        few = np.unique(np.concatenate([receivers[: DESTINATIONS[-1]], by_resource]))
+        lowest: Floats = self.with_arrivals(few, amounts)[1].min(axis=1)
+        return lowest
+
 
 @dataclass(slots=True, eq=False)
 class _Source:
@@ -180,11 +193,13 @@ def search(view: RoundView, levels: Levels, cold: Ints, settings: FleetPlannerSe
         if move is None:
             fleet.may_give[hot] = False
             wish = _best_move(fleet, sources, shares, None, hot, receivers)
-            barred = None if wish is None or rules is None else rules.keeps(wish.bundle)
-            if barred is not None and barred.rule == "budget":
+            kept = None if wish is None or rules is None else rules.keeps(wish.bundle)
+            if kept is not None and kept.rule == "budget":
                 found.waiting.add(hot)
             else:
                 found.stuck.add(hot)
+                if wish is not None and all(move.source != hot for move in found.moves):
+                    found.barred[wish.bundle] = wish.destination
             continue
         if found.moves and shares[move.bundle] > left:
             found.is_cut, best = True, move
@@ -199,7 +214,7 @@ def search(view: RoundView, levels: Levels, cold: Ints, settings: FleetPlannerSe
     found.is_cut |= bool(found.waiting) or len(found.moves) == MOST_MOVES
     if not found.is_cut and not _is_worth_it(levels, found.moves, settings):
         givers = {move.source for move in found.moves}
-        return Found(stuck=found.stuck | givers, not_worth_it=givers)
+        return Found(stuck=found.stuck | givers, not_worth_it=givers, barred=found.barred)
     return found
 
 
@@ -232,7 +247,7 @@ def _best_move(
     """The move of a bundle of ``hot``, with at most this share of the traffic, that is worth most; None where none helps."""
     source = sources.get(hot)
     if source is None:
-        source = sources[hot] = _bundles_of(fleet, hot, int(receivers[0]), MOST_BUNDLES)
+        source = sources[hot] = _bundles_of(fleet, hot, receivers, MOST_BUNDLES)
     edges = [0, *(edge for edge in DESTINATIONS if edge < len(receivers)), len(receivers)]
     for first, last in pairwise(edges):
         move = _best_move_to(fleet, source, shares, rules, hot, receivers[first:last], most_share)
@@ -240,18 +255,18 @@ def _best_move(
             return move
     if source.is_whole:
         return None
-    sources[hot] = _bundles_of(fleet, hot, int(receivers[0]), len(fleet.has_moved))
+    sources[hot] = _bundles_of(fleet, hot, receivers, len(fleet.has_moved))
     return _best_move(fleet, sources, shares, rules, hot, receivers, most_share)
 
 
-def _bundles_of(fleet: Fleet, broker: int, coldest: int, most: int) -> _Source:
-    """The heaviest of a broker's movable bundles that would not make even the coldest broker hotter than theirs is."""
+def _bundles_of(fleet: Fleet, broker: int, receivers: Ints, most: int) -> _Source:
+    """The heaviest of a broker's movable bundles that would not make every cold broker hotter than theirs is."""
     span = fleet.view.bundles.rows_of(broker)
     rows = np.flatnonzero(fleet.view.bundles.movable[span] & ~fleet.has_moved[span]) + span.start
     amounts, before = fleet.amounts(rows, broker), fleet.score[broker]
     falls = before - fleet.scores_after(broker, -amounts * fleet.unit[broker])
     least_points = fleet.least_fall(broker)
-    helps = (falls >= least_points) & (fleet.scores_after(coldest, amounts * fleet.unit[coldest]) < before)
+    helps = (falls >= least_points) & (fleet.lowest_with(receivers, amounts) < before)
     rows, amounts, falls = rows[helps], amounts[helps], falls[helps]
     heaviest = np.argsort(-falls, kind="stable")[:most]
     stays = np.ones(len(heaviest), dtype=np.bool_)
@@ -272,9 +287,7 @@ def _best_move_to(
         return None
     before, there = fleet.score[hot], fleet.score[receivers]
     left = fleet.scores_after(hot, -source.amounts * fleet.unit[hot])[:, None]
-    arrives = source.amounts[:, None, :] * fleet.unit[receivers]
-    after = ((fleet.points[receivers] + arrives) * fleet.weights).max(axis=-1)
-    falls, most = before - left, after + (after - there) * fleet.doubt[receivers]
+    falls, (after, most) = before - left, fleet.with_arrivals(receivers, source.amounts)
     worth = falls * (before + left) - (after - there) * (after + there)
     helps = (falls >= source.least_points) & (most < before) & (worth > 0) & may_go[:, None]
     if rules is not None:

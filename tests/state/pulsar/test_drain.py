@@ -157,6 +157,37 @@ def test_a_bundle_takes_its_share_along_no_less_than_an_equal_one_and_all_no_mor
     ]
 
 
+def with_network(report: LoadReport, points: float) -> LoadReport:
+    """The same from a broker that measures its network, too."""
+    resources = report.report.resources.copy()
+    resources[2] = points, 100.0
+    return msgspec.structs.replace(report, report=replace(report.report, resources=resources))
+
+
+@pytest.mark.parametrize(
+    ("network_points", "destination"),
+    [(55.0, "b2"), (99.0, "b2"), (100.0, "b3")],
+    ids=["it is known how full it is", "it is not full yet", "it is full"],
+)
+def test_a_broker_that_lacks_what_the_drained_one_uses_receives_only_where_no_other_can(
+    network_points: float, destination: str
+) -> None:
+    found = emptied(
+        with_network(load("b1", 470, cpu=20.0, bundles={A: 1.0}), 60.0),
+        with_network(load("b2", 470, cpu=20.0, bundles={OF_B2: 1.0}), network_points),
+        load("b3", 470, cpu=10.0, bundles={OF_B3: 1.0}),
+    )
+    assert found.moves == [(A, destination)]
+    (unload,) = found.drained.unloads
+    assert ("of what it measures, which is less than b1 does" in unload.reason) == (destination == "b3")
+
+
+def test_the_last_bundle_to_leave_says_that_pulsars_own_stay() -> None:
+    own = ["pulsar/system/0x0_0x8", "pulsar/system/0x8_0xf"]
+    found = emptied(load("b1", 470, bundles={A: 1.0}, system_bundles=own), *CLUSTER[1:])
+    assert found.drained.unloads[0].reason.endswith("b1 has 0 bundles and 2 of Pulsar's own, which stay")
+
+
 def unmeasured(report: LoadReport) -> LoadReport:
     nothing = np.full((4, 2), -1.0)
     return msgspec.structs.replace(report, report=replace(report.report, resources=nothing))

@@ -117,8 +117,8 @@ def test_bundles_out_of_order_and_topics_of_no_bundle_are_told_apart() -> None:
 DRY_RUN = Identity(mode="dry-run")
 NOT_MEASURED = (-1.0, -1.0)
 RESOURCES = ("cpu", "bandwidth-in", "bandwidth-out", "direct-memory")
-HOUR: dict[str, Any] = {"rounds": {"length_s": 600.0, "max_report_age_s": 1300.0}}
-"""An hour is six rounds; a broker that is missing twice is remembered."""
+QUARTER: dict[str, Any] = {"rounds": {"length_s": 150.0, "max_report_age_s": 325.0}}
+"""A quarter of an hour is six rounds; a broker that is missing twice is remembered."""
 
 
 def report(
@@ -289,22 +289,22 @@ def test_brokers_of_different_groups_are_not_compared() -> None:
     assert found_in([[isolated, *rounds[0]], *rounds[1:]], "not-measured")[-1] == []
 
 
-def hours(
+def quarters(
     *idle: Mapping[str, float | None] | None,
     topics_count: int = 1,
     other: Mapping[str, float | None] | None = None,
 ) -> list[list[Event]]:
-    """Rounds of ten minutes in which b2 lists these bundles, None is not at all; b1 lists ``other``."""
+    """Rounds of two and a half minutes in which b2 lists these bundles, None is not at all; b1 lists ``other``."""
     return [
         [
             report(
                 "b1",
-                600 * at + 300,
+                150 * at + 75,
                 bundles=other or {BUNDLES[0]: 1.0},
                 topics_count=topics_count,
                 cpu=(9, 99),
             ),
-            *([] if listed is None else [_listing("b2", 600 * at + 300, listed)]),
+            *([] if listed is None else [_listing("b2", 150 * at + 75, listed)]),
         ]
         for at, listed in enumerate(idle)
     ]
@@ -320,7 +320,7 @@ IDLE = [("b2", "b2")]
 @pytest.mark.parametrize(
     ("listed", "expected"),
     [
-        pytest.param([{}] * 7, [0, 0, 0, 0, 0, 1, 1], id="nothing for an hour"),
+        pytest.param([{}] * 7, [0, 0, 0, 0, 0, 1, 1], id="nothing for a quarter of an hour"),
         pytest.param([{BUNDLES[1]: 0.0}] * 6, [0, 0, 0, 0, 0, 1], id="a bundle without a topic"),
         pytest.param([{BUNDLES[1]: None}] * 7, [0] * 7, id="a bundle without statistics is not empty"),
         pytest.param(
@@ -339,10 +339,10 @@ IDLE = [("b2", "b2")]
         ),
     ],
 )
-def test_a_broker_that_has_carried_nothing_for_an_hour_is_named(
+def test_a_broker_that_has_carried_nothing_for_a_quarter_of_an_hour_is_named(
     listed: list[Mapping[str, float | None] | None], expected: list[int]
 ) -> None:
-    assert found_in(hours(*listed), "idle-broker", **HOUR) == [IDLE * count for count in expected]
+    assert found_in(quarters(*listed), "idle-broker", **QUARTER) == [IDLE * count for count in expected]
 
 
 @pytest.mark.parametrize(
@@ -358,16 +358,16 @@ def test_a_broker_that_has_carried_nothing_for_an_hour_is_named(
 def test_it_is_idle_only_beside_brokers_with_traffic_or_many_topics(
     other: Mapping[str, float | None], topics_count: int, expected: list[tuple[str, str]]
 ) -> None:
-    rounds = hours(*[{}] * 6, other=other, topics_count=topics_count)
-    assert found_in(rounds, "idle-broker", **HOUR)[-1] == expected
+    rounds = quarters(*[{}] * 6, other=other, topics_count=topics_count)
+    assert found_in(rounds, "idle-broker", **QUARTER)[-1] == expected
 
 
 def test_an_excluded_broker_and_one_of_a_group_of_its_own_are_not_idle() -> None:
-    excluded = HOUR | {"guards": {"excluded_brokers": ["b2"]}}
-    assert found_in(hours(*[{}] * 7), "idle-broker", **excluded)[-1] == []
+    excluded = QUARTER | {"guards": {"excluded_brokers": ["b2"]}}
+    assert found_in(quarters(*[{}] * 7), "idle-broker", **excluded)[-1] == []
     isolated = facts(1, isolation=[Isolation("own", ["t/b"], ["b2"])])
-    first, *rest = hours(*[{}] * 7)
-    assert found_in([[isolated, *first], *rest], "idle-broker", **HOUR)[-1] == []
+    first, *rest = quarters(*[{}] * 7)
+    assert found_in([[isolated, *first], *rest], "idle-broker", **QUARTER)[-1] == []
 
 
 SYSTEM = [f"pulsar/system/0x{at:x}0000000_0x{at + 1:x}0000000" for at in range(4)]
@@ -399,19 +399,19 @@ def gathered_in(*moments: tuple[int, dict[str, list[str]]]) -> list[tuple[int, s
 GATHERED: dict[str, list[str]] = {"b1": [], "b2": SYSTEM, "b3": []}
 
 
-def test_they_are_named_when_all_were_at_one_of_three_brokers_for_an_hour() -> None:
-    found = gathered_in(*((minute, GATHERED) for minute in range(64)))
-    assert found == [(minute, "pulsar/system", "b2") for minute in range(60, 64)]
+def test_they_are_named_when_all_were_at_one_of_three_brokers_for_a_quarter_of_an_hour() -> None:
+    found = gathered_in(*((minute, GATHERED) for minute in range(19)))
+    assert found == [(minute, "pulsar/system", "b2") for minute in range(15, 19)]
 
 
 def test_a_missing_report_proves_nothing_and_another_broker_with_one_of_them_ends_it() -> None:
     silent = {"b1": [], "b3": []}
-    assert gathered_in(*((minute, silent if minute == 30 else GATHERED) for minute in range(62)))[0][0] == 60
+    assert gathered_in(*((minute, silent if minute == 9 else GATHERED) for minute in range(17)))[0][0] == 15
     spread = {"b1": SYSTEM[:1], "b2": SYSTEM[1:], "b3": []}
-    assert gathered_in(*((minute, spread if minute == 30 else GATHERED) for minute in range(62))) == []
+    assert gathered_in(*((minute, spread if minute == 9 else GATHERED) for minute in range(17))) == []
 
 
 def test_two_brokers_or_a_single_bundle_are_no_finding() -> None:
-    assert gathered_in(*((minute, {"b1": [], "b2": SYSTEM}) for minute in range(62))) == []
-    assert gathered_in(*((minute, {"b1": [], "b2": SYSTEM[:1], "b3": []}) for minute in range(62))) == []
-    assert gathered_in(*((minute, {"b1": [], "b2": [], "b3": []}) for minute in range(62))) == []
+    assert gathered_in(*((minute, {"b1": [], "b2": SYSTEM}) for minute in range(17))) == []
+    assert gathered_in(*((minute, {"b1": [], "b2": SYSTEM[:1], "b3": []}) for minute in range(17))) == []
+    assert gathered_in(*((minute, {"b1": [], "b2": [], "b3": []}) for minute in range(17))) == []

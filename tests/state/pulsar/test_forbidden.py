@@ -47,6 +47,39 @@ def played(
     return run([[*ordered, sweep(10 * rounds_count + 6)]], source)
 
 
+def planned(rounds_count: int, groups: dict[str, list[str]]) -> Run:
+    """The same for the fleet planner: b1 has three bundles of a group of which b2 owns another namespace."""
+    rounds = {"warmup_rounds": 0, "quorum_ratio": 0.0}
+    source = settings_of(
+        shedding_policy="fleet-planner",
+        rounds=rounds,
+        bundle_average_samples=1,
+        guards={"bundle_cooldown_s": 0.0},
+    )
+    heavy = {f"t/a/0x{at}_0x{at + 1}": 10.0 for at in range(3)}
+    events: list[Event] = [facts(1, anti_affinity=groups)]
+    for number in range(rounds_count):
+        at_s = 10 * number + 5
+        events.append(load("b1", at_s, cpu=62.0, bundles=heavy))
+        events.append(load("b2", at_s, cpu=12.0, bundles={B: 5.0}))
+    return run([[*events, sweep(10 * rounds_count + 6)]], source)
+
+
+def test_the_planner_names_the_rule_that_keeps_the_bundle_that_would_help_most() -> None:
+    assert planned(20, {}).actions
+    found = planned(30, SPREAD)
+    assert not found.actions
+    last = found.summaries[-1]
+    assert last["candidates"]["outcomes"] == {"anti-affinity": 1, "no-destination": 2}
+    assert found_in(found)[-1] == last["round"]
+    (row,) = last["findings"]["heaviest"]
+    assert (row["subject"].startswith("t/a/"), row["broker"]) == (True, "b1")
+    assert row["advice"].startswith(
+        "its move would help most, and the rule anti-affinity forbids it since round "
+    )
+    assert row["advice"].endswith("No bundle leaves b1 meanwhile, and nothing else that may move would help")
+
+
 def found_in(found: Run) -> list[int]:
     """Rounds whose summary has the finding."""
     return [

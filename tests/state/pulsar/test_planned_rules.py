@@ -109,12 +109,17 @@ def played(cluster: Cluster, policy: str) -> Run:
 
 
 def held(found: Run) -> list[tuple[int, dict[str, int]]]:
-    """Rounds that held unloads of the policy, which a detail explains, with the outcomes of its bundles."""
-    return [
-        (each["round"], each["candidates"]["outcomes"])
-        for each in found.summaries
-        if any(row["detail"] != row["outcome"] for row in each["candidates"]["heaviest"])
-    ]
+    """Rounds that held unloads of the policy, which a detail explains, with the outcomes of its bundles.
+
+    A bundle of a broker that did not fire was not chosen: its detail says which rule the policy kept to.
+    """
+    rounds = []
+    for each in found.summaries:
+        fired = {row["high_broker"] for row in each["examined"]["heaviest"] if row["outcome"] == "fired"}
+        chosen = [row for row in each["candidates"]["heaviest"] if row["broker"] in fired]
+        if any(row["detail"] != row["outcome"] for row in chosen):
+            rounds.append((each["round"], each["candidates"]["outcomes"]))
+    return rounds
 
 
 @pytest.mark.parametrize("policy", ASKING)
