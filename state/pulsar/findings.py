@@ -59,6 +59,10 @@ _LACK_REMEDIES = {
         _BANDWIDTH, f"{_DECLARE} (bytes_per_s), or set loadBalancerOverrideBrokerNicSpeedGbps at the broker"
     ),
     "direct-memory": "set direct_memory_weight = 0 in [pulsar.usage]",
+    **dict.fromkeys(
+        ("topics", "sessions"),
+        f'{_DECLARE}, and with the extensible load manager let the collector read all statistics (topic_stats = "all")',
+    ),
 }
 """By resource that only others measure, the setting that mends it; of every other resource, the capacity is not declared."""
 _NEVER_MS = -1
@@ -126,7 +130,7 @@ def _above_limit(lasting: Bools, loads: Loads) -> Iterator[Finding]:
 
 
 def _not_measured(fleet: Fleet, table: PolicyView, loads: Loads) -> Iterator[Finding]:
-    """Brokers without a limit that others of their group have, one finding for those that lack the same."""
+    """Brokers without a limit that others of their group have, or without what a declared one is for; one finding for those that lack the same."""
     brokers, counts = table.view.brokers, fleet.unmeasured_rounds
     lacking = counts[match(fleet.brokers, brokers.names)] >= LASTING_ROUNDS
     lacking &= loads.usage_weights > 0
@@ -134,9 +138,10 @@ def _not_measured(fleet: Fleet, table: PolicyView, loads: Loads) -> Iterator[Fin
     for group in np.unique(table.broker_groups[lacking.any(axis=1)]).tolist():
         rows = np.flatnonzero(table.broker_groups == group)
         group_measures = brokers.measured[rows].any(axis=0)
-        for row in rows[(lacking[rows] & group_measures).any(axis=1)].tolist():
+        wanted = lacking & (group_measures | (brokers.limits > 0))
+        for row in rows[wanted[rows].any(axis=1)].tolist():
             measured = {RESOURCES[at] for at in np.flatnonzero(brokers.measured[row]).tolist()}
-            missing = {RESOURCES[at] for at in np.flatnonzero(lacking[row] & group_measures).tolist()}
+            missing = {RESOURCES[at] for at in np.flatnonzero(wanted[row]).tolist()}
             if "bytes" in measured:
                 missing.difference_update(_BANDWIDTH)
             if measured.issuperset(_BANDWIDTH):
@@ -150,8 +155,8 @@ def _not_measured(fleet: Fleet, table: PolicyView, loads: Loads) -> Iterator[Fin
                 subject=", ".join(lacks),
                 broker=names[0] if len(names) == 1 else "",
                 bytes_per_s=None,
-                advice=f"{join_names(names, NAMED_BROKERS)} {'does' if len(names) == 1 else 'do'} not measure {' and '.join(lacks)}, as "
-                f"others do, and can only be compared with them by the rest: {'; '.join(remedies)}",
+                advice=f"{join_names(names, NAMED_BROKERS)} {'does' if len(names) == 1 else 'do'} not measure {' and '.join(lacks)}, and "
+                f"can only be compared with others by the rest: {'; '.join(remedies)}",
             )
 
 

@@ -282,11 +282,26 @@ def measure(
     )
 
 
+_PUBLISHED_BUNDLES = 10
+"""Where a broker of the extensible load manager publishes so many of its bundles, it may have left others out: Pulsar's default of
+``loadBalancerMaxNumberOfBundlesInBundleLoadReport``."""
+
+
 def _counts(reports: list[BrokerReport]) -> Floats:
-    """Topics and sessions of each broker, (n, 2); NOT_MEASURED for one whose report has statistics of none of its bundles."""
+    """Topics and sessions of each broker, (n, 2); NOT_MEASURED for one whose report has statistics of a part of its bundles, or of none.
+
+    With the modular load manager a bundle without statistics has no topic; with the extensible one it may not be among the heaviest.
+    """
     counts = np.array([report.counts.sum(axis=0) for report in reports], dtype=np.float64)
-    counts[[bool(report.bundles) and not report.has_traffic.any() for report in reports]] = NOT_MEASURED
+    counts[[_is_part(report) for report in reports]] = NOT_MEASURED
     return counts
+
+
+def _is_part(report: BrokerReport) -> bool:
+    if report.has_traffic.all():
+        return False
+    is_cut = report.published is not None and len(report.published.top_bundles) >= _PUBLISHED_BUNDLES
+    return is_cut or not report.has_traffic.any()
 
 
 def broker_rates(advanced: Advanced, measured: Loads) -> Floats:

@@ -11,7 +11,7 @@ import pytest
 
 from policies.splitting.plan import SplitSettings, TopicTable
 from state.closing import Identity
-from state.events import Event, LoadReport, Tick
+from state.events import Event, LoadReport, Published, Tick
 from state.facts import Isolation
 from state.ledger import Decision, Verdict
 from state.pulsar import findings
@@ -271,11 +271,40 @@ def test_brokers_that_do_not_measure_what_others_do_are_named(
 
 def test_what_is_not_measured_names_all_such_brokers_and_the_setting() -> None:
     [advice] = advice_in(unlike(m1=METAL, v1=VM, v2=VM))
-    assert advice.startswith("v1, v2 do not measure bandwidth-in and bandwidth-out, as others do")
+    assert advice.startswith("v1, v2 do not measure bandwidth-in and bandwidth-out, and can only be compared")
     assert "[pulsar.capacity.brokers]" in advice
     many = {f"v{number}": VM for number in range(10, 35)}
     [advice] = advice_in(unlike(m1=METAL, **many), rounds={"warmup_rounds": 0})
     assert "v29 and 5 more do not measure" in advice
+
+
+MANY = [f"t/n/0x{at:x}_0x{at + 1:x}" for at in range(12)]
+
+
+def publishing(published_count: int, *, told_count: int, at_s: float) -> LoadReport:
+    """A broker of the extensible load manager: the statistics of so many of its bundles are known, and so many it published itself."""
+    bundles = {name: 1.0 if row < told_count else None for row, name in enumerate(MANY)}
+    found = load("b1", at_s, cpu=9.0, bundles=bundles, topics_count=100)
+    top = sorted(MANY)[:published_count]
+    published = Published(
+        usage_ratio=0.1, bytes_per_s=1.0, updated_ms=0, top_bundles=top, top_bytes_per_s=np.ones(len(top))
+    )
+    return msgspec.structs.replace(found, report=replace(found.report, published=published))
+
+
+@pytest.mark.parametrize(
+    ("published_count", "told_count", "expected"),
+    [(10, 10, [("topics", "b1")]), (10, 12, []), (9, 9, []), (0, 0, [("topics", "b1")])],
+    ids=["it left some out", "the collector read all", "the others have no topic", "it said nothing"],
+)
+def test_topics_of_which_only_a_part_is_known_are_not_measured_and_that_is_said(
+    published_count: int, told_count: int, expected: list[tuple[str, str]]
+) -> None:
+    rounds = [[publishing(published_count, told_count=told_count, at_s=10 * at + 5)] for at in range(4)]
+    capacity = {"topics_count": 2000.0}
+    assert found_in(rounds, "not-measured", capacity=capacity)[-1] == expected
+    if expected:
+        assert 'topic_stats = "all"' in advice_in(rounds, capacity=capacity)[-1]
 
 
 def test_a_limit_that_is_missing_for_a_moment_is_no_finding() -> None:
