@@ -5,8 +5,8 @@ A minimum that comes near the rate, and moves that join, are acted on at once; e
 source leads; it is never zero. At the end exactly what was added is removed. Where the network leaves less than the minimum
 nothing is decided, because the move would never end under such a throttle: that is ``infeasible``, with the violations.
 
-While a copy is broken (``copies.broken_copies``) no rate makes it end: only minimums raise rates then, and nobody knows the end.
-Afterwards progress is watched anew. Where a follower falls behind although its rate is above its minimum, something else holds it,
+While a copy is broken (``copies.broken_copies``) no rate makes it end, and nobody knows the end: the deadline and the room are those of the
+others, and if there are none, only minimums raise rates. Afterwards progress is watched anew. Where a follower falls behind although its rate is above its minimum, something else holds it,
 and no rate is raised for the deadline. A raise for the deadline goes no further than the network is declared to carry, or was seen to.
 
 Partitions of which a number stays unknown for ``stale_after_rounds`` rounds keep the others from nothing: these are paced by what is
@@ -167,7 +167,7 @@ def _triggers(now: Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger]
     lowers = now.snapshot.is_pressed and _is_changed(now, rates, wanted, up=False, down=True)
     if lowers or now.frees_leaders:
         yield "under-min-isr"
-    if not now.snapshot.is_broken:
+    if now.can_go_on:
         yield from _chances(now, rates, wanted)
     if _is_over_cap(now, rates, wanted):
         yield "over-cap"
@@ -210,10 +210,12 @@ def _is_minimum_near(now: Round, rates: Mapping[BrokerRole, int], wanted: Mappin
 
 
 def _is_late(now: Round) -> bool:
-    left_ms = now.left_ms
+    left_ms, remaining_s = now.left_ms, now.eta.remaining_s
     if left_ms is None or now.eta.basis == "unknown":
         return False
-    return now.eta.remaining_s is None or now.eta.remaining_s * _MS_PER_S > left_ms
+    if now.snapshot.is_broken:  # of the others only the prediction is known
+        remaining_s = plan_in_force(now.memory.rates, now.known_loads).total_s
+    return remaining_s is None or remaining_s * _MS_PER_S > left_ms
 
 
 def _is_too_high(now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:

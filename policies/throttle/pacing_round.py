@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal
 
+import numpy as np
+
 from policies.throttle.copies import RECOVERY, UNKNOWN, Copies
 from policies.throttle.lists import ListSteps, ThrottledLists
 from policies.throttle.needs import Needs, capped_needs_of
@@ -71,10 +73,15 @@ class PacingSnapshot:
     """Brokers of the copies that are not alive."""
     is_planned: bool = False
     """Whether nothing of the copies has begun, so that a lower rate holds nothing up."""
-    is_broken: bool = False
-    """Whether a copy cannot go on before a broker is back (``broken_copies``)."""
+    broken: frozenset[str] = frozenset()
+    """Partitions of which a copy cannot go on before a broker is back (``broken_copies``)."""
     disk_threads: Mapping[int, int] = field(default_factory=dict)
     """How many replicas a broker copies between its disks at once, as far as it is known."""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether nobody knows the end, because a copy cannot go on."""
+        return bool(self.broken)
 
     @property
     def is_pressed(self) -> bool:
@@ -204,7 +211,10 @@ class Round:
     needs: Needs
     loads: tuple[Load, ...]
     known_loads: tuple[Load, ...]
-    """``loads`` without the partitions that have no leader or whose write rate is unknown; rates are computed from these loads."""
+    """``loads`` without the partitions that have no leader or whose write rate is unknown, and without the bytes of broken copies; rates
+    are computed from these loads."""
+    can_go_on: bool
+    """Whether a copy is not broken."""
     lists: ListSteps
     eta: Eta
     """The end of the move at the rates in force."""
@@ -240,13 +250,21 @@ class Round:
         lists = ListSteps.from_lists(
             snapshot.lists, memory.added, copies, lost=snapshot.lost, down=snapshot.down
         )
+        whole = copies
+        if snapshot.is_broken:
+            whole = copies.take(
+                np.array([name not in snapshot.broken for name in copies.names()], dtype=np.bool_)
+            )
         return cls(
             snapshot=snapshot,
             memory=memory,
             settings=settings,
             needs=needs,
             loads=loads,
-            known_loads=loads if needs.is_whole else _known_loads(copies, loads, snapshot.disk_threads),
+            known_loads=loads
+            if needs.is_whole and not snapshot.is_broken
+            else _known_loads(copies, whole, loads, snapshot.disk_threads),
+            can_go_on=len(whole) > 0,
             lists=lists,
             eta=eta_in(snapshot, memory.watch, in_force, loads),
         )
@@ -281,11 +299,11 @@ class Round:
         )
 
     def rule(self) -> RateRule:
-        """How rates are made in this round: of minimums alone while a copy is broken, or others need the room.
+        """How rates are made in this round: of minimums alone while every copy is broken, or others need the room.
 
         No deadline asks for more where something else than the throttle holds a copy.
         """
-        is_least = self.snapshot.is_broken or self.snapshot.is_pressed
+        is_least = not self.can_go_on or self.snapshot.is_pressed
         left_ms = None if is_least or self.is_held_elsewhere else self.left_ms
         knows_sizes = all(load.bytes_left is not None for load in self.known_loads)
         most = max(
@@ -307,14 +325,19 @@ def known_copies(copies: Copies) -> Copies:
 
 
 def _known_loads(
-    copies: Copies, loads: tuple[Load, ...], disk_threads: Mapping[int, int]
+    copies: Copies, whole: Copies, loads: tuple[Load, ...], disk_threads: Mapping[int, int]
 ) -> tuple[Load, ...]:
-    """Roles that only other partitions need have nothing to do as far as is known, but their caps count."""
-    known = {
-        load.role: load for load in loads_of(capped_needs_of(known_copies(copies), disk_threads=disk_threads))
-    }
+    """Roles that only other partitions need have nothing to do as far as is known, but their caps count; ``whole`` are not broken."""
+    minimums, left = (
+        capped_needs_of(known_copies(each), disk_threads=disk_threads) for each in (copies, whole)
+    )
     return tuple(
-        known.get(load.role, Load(role=load.role, bytes_left=0, min_bytes_per_s=0)) for load in loads
+        Load(
+            role=load.role,
+            bytes_left=left.bytes_left.get(load.role, 0),
+            min_bytes_per_s=minimums.min_bytes_per_s.get(load.role, 0),
+        )
+        for load in loads
     )
 
 

@@ -5,6 +5,7 @@ The order is fixed: restart, control, observation, reconciling the throttle, pac
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 
 from policies.throttle.capacity import limits_of
 from policies.throttle.lists import roles_of
@@ -159,7 +160,7 @@ def _snapshot(context: RoundContext, sure: Drift, broken: Broken) -> PacingSnaps
         room=room,
         down=broken.down,
         is_planned=observation.is_planned,
-        is_broken=bool(broken.copies),
+        broken=frozenset(chain.from_iterable(broken.copies.values())),
         disk_threads=observation.disk_threads,
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -60,7 +61,9 @@ class Cluster:
             room=room,
             down=frozenset(down),
             is_planned=not begun,
-            is_broken=copies is not None and bool(broken_copies(copies, down)),
+            broken=frozenset()
+            if copies is None
+            else frozenset(chain.from_iterable(broken_copies(copies, down).values())),
         )
         stored = msgspec.msgpack.decode(msgspec.msgpack.encode(self.memory), type=PacingMemory)
         assert stored == self.memory

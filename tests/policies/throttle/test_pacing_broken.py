@@ -95,6 +95,26 @@ def test_while_its_destination_is_dead_no_deadline_and_no_room_raise_a_rate(mode
         assert (cluster.plan.total_s, cluster.plan.bottleneck) == (None, None)
 
 
+def test_one_broken_copy_takes_neither_deadline_nor_room_from_the_others() -> None:
+    """Leader 1 needs 8 MB/s for the one and 2 for the other, of which 10 GB are to be copied in 1,000 s."""
+    other = Partition("t-1", [1, 2], [2, 4], 1 * MB, 10 * GB)
+    cluster = Cluster(settings=ThrottleSettings(deadline_s=1000))
+    assert rates(cluster.decided(MOVE, other, down=[3])) == {
+        "leader:1": 20 * MB,
+        "leader:2": 20 * MB,
+        "follower:4": 20 * MB,
+    }
+    assert (cluster.eta.remaining_s, cluster.eta.basis) == (None, "broken")
+    on_time = [replace(other, present={4: number * 100 * MB}) for number in range(1, 30)]
+    assert all(cluster.round(MOVE, each, down=[3]) is None for each in on_time)
+    slow = [cluster.round(MOVE, on_time[-1], down=[3]) for _ in range(10)]
+    assert [found.trigger for found in slow if found is not None][:1] == ["deadline-at-risk"]
+    room = Caps(default_bytes_per_s=100 * MB)
+    for _ in range(10):
+        cluster.round(MOVE, on_time[-1], down=[3], caps=room, room=room)
+    assert min(cluster.memory.rates.values()) >= 40 * MB, "twice the rate in a raise"
+
+
 @pytest.mark.parametrize("mode", ["uniform", "per-broker"])
 @pytest.mark.parametrize("per_round", [0, -20 * MB], ids=["it stands still", "it falls behind"])
 def test_what_stands_still_above_its_minimum_is_not_raised_for_the_deadline(
