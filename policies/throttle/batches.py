@@ -62,6 +62,10 @@ def batches_of(copies: Copies, rule: RateRule, *, count: int | None) -> BatchPla
         raise CannotBatch(
             "a broker that is back fetches all that it missed at once; leave these partitions out"
         )
+    if (copies.kind == DISK).any():
+        raise CannotBatch(
+            "moves between disks have a rate of their own, and a broker makes batches of them itself; plan them from a file of their own"
+        )
     needs = _needs_table(copies)
     cap = rule.caps.default_bytes_per_s
     if count is None:
@@ -152,7 +156,7 @@ def _needs_table(copies: Copies) -> _NeedsTable:
     led = np.flatnonzero(copies.is_led() & copies.is_replicated())
     to = copies.destinations
     rows = np.concatenate([led, to.rows])
-    roles = np.concatenate([copies.leader[led] * 3, to.brokers * 3 + np.where(copies.kind == DISK, 2, 1)])
+    roles = np.concatenate([copies.leader[led] * 2, to.brokers * 2 + 1])
     need = np.concatenate([(copies.write_bytes_per_s * followers)[led], copies.write_bytes_per_s[to.rows]])
     known, columns = np.unique(roles, return_inverse=True)
     order = np.argsort(rows, kind="stable")

@@ -98,6 +98,7 @@ def read_copies(columns: CopyColumns) -> Reassignment:
         topic=sorted_.topic,
         partition=sorted_.partition,
         sources=sources,
+        adding=adding,
         destinations=destinations,
         kind=kind,
         target=target,

@@ -44,6 +44,8 @@ class Copies:
     """(n,)."""
     sources: ReplicaSet
     """Replicas from before a reassignment."""
+    adding: ReplicaSet
+    """Those that Kafka adds already; a reassignment's other destinations are planned."""
     destinations: ReplicaSet
     """Where each copy goes, at least one in every row. A replica that recovers and changes its disk is in it twice."""
     kind: Ints
@@ -140,6 +142,7 @@ class Copies:
             topic=self.topic[rows],
             partition=self.partition[rows],
             sources=self.sources.take(rows),
+            adding=self.adding.take(rows),
             destinations=ReplicaSet(self.destinations.keys[copies]).take(rows),
             kind=self.kind[copies],
             target=self.target.take(rows),

@@ -42,6 +42,7 @@ from policies.throttle.pacing_round import (
 )
 from policies.throttle.progress import extend_watch
 from policies.throttle.rates import (
+    NO_CAPS,
     BrokerRole,
     Load,
     RatePlan,
@@ -186,7 +187,7 @@ def _chances(
         yield "reports-back"
     if _is_late(now) and any(is_another(rates[role], wanted[role], up=True) for role in wanted):
         yield "deadline-at-risk"
-    if _is_changed(now, rates, wanted, up=True, down=False):
+    if now.snapshot.room != NO_CAPS and _is_changed(now, rates, wanted, up=True, down=False):
         yield "headroom"
 
 
@@ -361,14 +362,15 @@ def _remember(
     rates: Mapping[BrokerRole, int],
 ) -> PacingMemory:
     """The memory after a decision. New rates or moves change the slope, so the watch begins anew; some that end do not."""
-    is_same = are_in_force(rates, memory.rates) and not difference(added, memory.added).follower
+    joined = difference(added, memory.added).follower  # the deadline counts from the newest
+    is_same = are_in_force(rates, memory.rates) and not joined
     watch = memory.watch
     if not is_same:
         loads = () if needs is None else loads_of(needs)
         watch = extend_watch(memory.watch, at_ms=snapshot.now_ms, loads=loads, plan=None, is_changed=True)
     return replace(
         memory,
-        begun_ms=snapshot.now_ms if memory.begun_ms is None else memory.begun_ms,
+        begun_ms=snapshot.now_ms if memory.begun_ms is None or joined else memory.begun_ms,
         changed_ms=snapshot.now_ms,
         added=added,
         rates=dict(rates),

@@ -75,6 +75,8 @@ class PacingSnapshot:
     """Whether nothing of the copies has begun, so that a lower rate holds nothing up."""
     broken: frozenset[str] = frozenset()
     """Partitions of which a copy cannot go on before a broker is back (``broken_copies``)."""
+    is_pressed: bool = False
+    """Whether copies make room for a partition that nobody can write to."""
     disk_threads: Mapping[int, int] = field(default_factory=dict)
     """How many replicas a broker copies between its disks at once, as far as it is known."""
 
@@ -82,11 +84,6 @@ class PacingSnapshot:
     def is_broken(self) -> bool:
         """Whether nobody knows the end, because a copy cannot go on."""
         return bool(self.broken)
-
-    @property
-    def is_pressed(self) -> bool:
-        """Whether copies make room for a partition that nobody can write to."""
-        return self.copies is not None and bool(self.copies.is_under_min_isr().any())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

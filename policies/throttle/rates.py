@@ -292,7 +292,7 @@ class ThrottleSettings:
     set a tenth of the brokers' ``replica.fetch.response.max.bytes`` where that is above 10 MiB. Kafka: the advice for
     ``leader.replication.throttled.rate``."""
     deadline_s: NotNegative = 0.0
-    """Time within which copies must be done, from when trimtab first sees them; 0: no deadline."""
+    """Time within which copies must be done, from when the newest of them begins; 0: no deadline."""
     raise_at_ratio: _RatioAboveZero = 0.9
     """The rate is raised when a minimum is above this share of it, because the leader moved or traffic grew. If the
     minimum reached the rate, the move would never end."""

@@ -4,7 +4,8 @@ A replica is out of sync for other reasons, too: its broker is slow, or was rest
 memory is empty, nobody knows since when a replica is behind: its broker counts as one that was away long enough.
 
 A recovery begins before its broker is back. As long as it is away, its copies are planned: the leaders' side of the throttle is set,
-and holds from the first byte. What the replicas miss is not known until then, and does not count as left while something else is copied.
+and holds from the first byte. What the replicas miss is not known until then. What is planned does not count as left while something
+else is copied.
 A replica that a reassignment removes, on a broker that is away, recovers nothing.
 """
 
@@ -33,18 +34,41 @@ def select_copies(memory: KafkaMemory, observation: Observation, settings: Throt
     is_away = _is_away(brokers, observation)
     kept &= ~is_recovery | np.isin(brokers, sorted(recovering))
     kept &= ~(is_recovery & is_away & ~copies.target.contains(copies.destinations.keys))
+    pressed: list[str] = []
     if settings.yield_under_min_isr:
+        pressed = _under_min_isr(copies, is_recovery & is_away)
         kept &= ~(is_recovery & copies.is_under_min_isr()[copies.destinations.rows])
     else:
         copies = replace(copies, min_in_sync=np.full(len(copies), UNKNOWN, dtype=np.int64))
     copies = copies.take_copies(kept)
     back = sorted(broker for broker, absence in memory.absences.items() if absence.is_large)
     begun = (copies.kind == DISK) | ((copies.kind == RECOVERY) & np.isin(copies.destinations.brokers, back))
-    is_running = bool(begun.any()) or (observation.is_running and bool((copies.kind == REASSIGNMENT).any()))
-    if is_running:
-        waits = (copies.kind == RECOVERY) & _is_away(copies.destinations.brokers, observation)
+    begun |= _moved(copies, observation)
+    if begun.any():
+        waits = ~begun & ((copies.kind != RECOVERY) | _is_away(copies.destinations.brokers, observation))
         copies = replace(copies, missing_bytes=np.where(waits, 0, copies.missing_bytes))
-    return replace(observation, copies=copies, is_running=is_running)
+    running_count = int(np.count_nonzero(begun))
+    return replace(
+        observation,
+        copies=copies,
+        is_running=running_count > 0,
+        running_count=running_count,
+        under_min_isr=pressed,
+    )
+
+
+def _under_min_isr(copies: Copies, waits: Bools) -> list[str]:
+    """The partitions that nobody can write to and of which something is fetched, whether it is paced or not; ``waits``: (k,)."""
+    is_fetched = np.zeros(len(copies), dtype=np.bool_)
+    is_fetched[copies.destinations.rows[~waits]] = True
+    return [copies.name(row) for row in np.flatnonzero(copies.is_under_min_isr() & is_fetched).tolist()]
+
+
+def _moved(copies: Copies, observation: Observation) -> Bools:
+    """Which copies are of a reassignment that runs, (k,): all, where the report does not say which of them."""
+    is_moved = (copies.kind == REASSIGNMENT) & observation.is_running
+    is_added: Bools = is_moved & copies.adding.contains(copies.destinations.keys)
+    return is_added if is_added.any() else is_moved
 
 
 def _is_away(brokers: Ints, observation: Observation) -> Bools:

@@ -15,6 +15,7 @@ from policies.throttle.pacing_round import (
     PacingMemory,
     PacingSnapshot,
     ThrottleDecision,
+    eta_in,
     plan_in_force,
 )
 from policies.throttle.progress import Watch, extend_watch
@@ -107,6 +108,7 @@ def _decide(context: RoundContext) -> list[Output]:
     elif hold is not None:
         actions = []
         memory.pacing = _keep_watching(memory.pacing, after, explanation, snapshot)
+        explanation = _explain_held(memory.pacing, explanation, snapshot)
     elif closing.is_dry_run:  # it counts as carried out, so that the dry-run shows what would come next
         memory.pacing, memory.is_shadow = after, True
     else:
@@ -129,12 +131,15 @@ def _decide(context: RoundContext) -> list[Output]:
 
 
 def _restart_progress(memory: KafkaMemory, observation: Observation) -> None:
-    """Progress and deadline count from the moment a move runs, not from that of its throttle."""
+    """Progress and deadline count from the moment a move runs, not from that of its throttle; planned copies that begin change progress."""
     if observation.copies is None or not len(observation.copies):
         return
-    if memory.pacing.is_active and not (memory.is_running and observation.is_running):
+    before, now = memory.running_count, observation.running_count
+    if memory.pacing.is_active and not (before and now):
         memory.pacing = replace(memory.pacing, begun_ms=observation.at_ms, watch=Watch())
-    memory.is_running = observation.is_running
+    elif memory.pacing.is_active and now > before:
+        memory.pacing = replace(memory.pacing, watch=Watch())
+    memory.running_count = now
 
 
 def _snapshot(context: RoundContext, sure: Drift, broken: Broken) -> PacingSnapshot:
@@ -160,6 +165,7 @@ def _snapshot(context: RoundContext, sure: Drift, broken: Broken) -> PacingSnaps
         room=room,
         down=broken.down,
         is_planned=observation.is_planned,
+        is_pressed=bool(observation.under_min_isr),
         broken=frozenset(chain.from_iterable(broken.copies.values())),
         disk_threads=observation.disk_threads,
     )
@@ -183,6 +189,19 @@ def _keep_watching(
         watch=watch,
         inflow=after.inflow,
     )
+
+
+def _explain_held(
+    memory: PacingMemory, explanation: PacingExplanation, snapshot: PacingSnapshot
+) -> PacingExplanation:
+    """What follows from the rates in force, because those of the decision will not be."""
+    if explanation.needs is None or not memory.is_active:
+        return explanation
+    loads = loads_of(explanation.needs)
+    plan = plan_in_force(memory.rates, loads)
+    if explanation.plan is not None and explanation.plan.feasible is None:
+        plan = replace(plan, feasible=None)
+    return replace(explanation, plan=plan, eta=eta_in(snapshot, memory.watch, plan, loads))
 
 
 def _verdict(

@@ -70,8 +70,8 @@ class KafkaMemory:
     """What is on the cluster because of us: a result or the cluster itself has shown it."""
     attempted: ThrottleConfigs = field(default_factory=ThrottleConfigs)
     """What decisions set that are not confirmed: it may be on the cluster beside ``confirmed``."""
-    is_running: bool = False
-    """Whether Kafka carried out any move at the last observation; a throttle may be set before that."""
+    running_count: int = 0
+    """Copies that had begun at the last observation; a throttle may be set before any has."""
     failures_count: int = 0
     """Decisions in a row that were not carried out."""
     retry_ms: int = 0

@@ -6,7 +6,7 @@ over, for as long as missing reports are waited for. Every number that is not kn
 from another partition.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,6 +33,10 @@ class Observation:
     """What is copied; None: no report says so."""
     is_running: bool
     """Whether any of it has begun."""
+    running_count: int = 0
+    """How many of the copies have."""
+    under_min_isr: Sequence[str] = ()
+    """Partitions with too few replicas in sync to be written to, and with one that fetches, in order."""
     lists: ThrottledLists
     """Throttled replica lists on the cluster."""
     rates_there: Mapping[BrokerRole, int]

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from policies.columns import Ints
-from policies.throttle.copies import RECOVERY, Copies
+from policies.throttle.copies import RECOVERY
 from policies.throttle.lists import difference
 from policies.throttle.pacing_round import PacingExplanation
 from policies.throttle.rates import loads_of
@@ -148,7 +148,7 @@ def _throttle(
         partitions_moving_count=None if copies is None else len(copies),
         copies=copies_by_kind(copies),
         recovering=_recovering(memory, observation),
-        under_min_isr=[] if copies is None else _under_min_isr(copies),
+        under_min_isr=list(observation.under_min_isr[: summary.SHOWN_ROWS]),
         planned=observation.is_planned,
         fingerprint=None if copies is None else copies.fingerprint(),
         bytes_left=_bytes_left(explanation, observation),
@@ -203,11 +203,6 @@ def _recovering(memory: KafkaMemory, observation: Observation) -> dict[str, str 
     return {str(broker): None if at_ms is None else rfc3339(at_ms) for broker, at_ms in returns.items()}
 
 
-def _under_min_isr(copies: Copies) -> list[str]:
-    rows = np.flatnonzero(copies.is_under_min_isr())[: summary.SHOWN_ROWS]
-    return [copies.name(row) for row in rows.tolist()]
-
-
 def _bytes_left(explanation: PacingExplanation, observation: Observation) -> int | None:
     if explanation.needs is not None:
         return explanation.needs.total_bytes_left
@@ -222,7 +217,11 @@ def is_late(context: RoundContext, explanation: PacingExplanation) -> bool:
     """
     memory, observation, eta = context.memory, context.observation, explanation.eta
     deadline_s, begun_ms = context.settings.throttle.deadline_s, memory.pacing.begun_ms
-    if begun_ms is None or (observation.copies is not None and not len(observation.copies)):
+    if (
+        begun_ms is None
+        or observation.is_planned
+        or (observation.copies is not None and not len(observation.copies))
+    ):
         return False
     if eta is not None and eta.basis == "not-catching-up":
         return True

@@ -74,6 +74,8 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             return f"has {what} of target_replicas and replicas; give one of them"
         if self.isr is not None and not {*self.isr} <= {*(self.current_replicas or self.isr)}:
             return f"isr is {self.isr}, which are not all among current_replicas {self.current_replicas}"
+        if self.isr is not None and self.leader not in {None, -1, *self.isr}:
+            return f"isr is {self.isr} without the leader, {self.leader}, which is always in sync"
         for key in ("write_bytes_per_s", "log_size_bytes"):
             value = getattr(self, key)
             if isinstance(value, float) and not math.isfinite(value):
@@ -201,11 +203,13 @@ def checked_request(request: ThrottleRequest, *, recovering: Collection[int] = (
     between_disks = [
         sorted({broker for broker, _ in row.placed} & {*(row.current_replicas or ())}) for row in rows
     ]
-    idle = sorted(set(recovering) - set(chain.from_iterable(behind)))
-    if idle:
-        raise BadRequest(
-            f"--recovering {idle[0]}: no partition has a replica on it that another broker leads"
-        )
+    idle = set(recovering) - set(chain.from_iterable(behind))
+    notes = [
+        f"--recovering {broker}: no partition has a replica on it that another broker leads"
+        for broker in sorted(idle)
+    ]
+    if recovering and idle == set(recovering):
+        raise BadRequest("; ".join(notes))
     found = check(
         CopyColumns(
             topics=[row.topic for row in rows],
@@ -225,13 +229,15 @@ def checked_request(request: ThrottleRequest, *, recovering: Collection[int] = (
     unsaid = {f"{row.topic}-{row.partition}" for row in rows if row.in_progress_adding_replicas is None}
     still = found.reassignment.without_data_movement
     moved = sum(map(len, between_disks))
-    notes = (_WHERE_NOW.format(counted(moved, "replica"), "s" * (moved == 1)),) if moved else ()
-    return replace(found, perhaps_running=tuple(name for name in still if name in unsaid), notes=notes)
+    if moved:
+        notes.append(_WHERE_NOW.format(counted(moved, "replica"), "s" * (moved == 1)))
+    perhaps_running = tuple(name for name in still if name in unsaid)
+    return replace(found, perhaps_running=perhaps_running, notes=tuple(notes))
 
 
 def _behind(row: PartitionRow, recovering: Collection[int]) -> set[int]:
-    """Brokers whose replica of a partition fetches what it missed; one that leads misses nothing."""
-    known = set() if row.isr is None else row.sources() - {*row.isr}
+    """Brokers whose replica of a partition fetches what it missed: not the leader's, nor one out of sync that leaves anyway."""
+    known = set() if row.isr is None else (row.sources() & {*row.target}) - {*row.isr}
     return (known | (row.sources() & set(recovering))) - {row.leader}
 
 

@@ -255,7 +255,7 @@ def kafka_memory() -> KafkaMemory:
         asked=Asked("a1", 99_000, ThrottleConfigs(pacing.added, by_role({1: 7}, {3: 8}))),
         confirmed=ThrottleConfigs(ThrottledLists(leader={"u": "1:1"}), by_role({1: 9}, {4: 10})),
         attempted=ThrottleConfigs(ThrottledLists(follower={"u": "1:4"}), by_role({1: 7}, {3: 8})),
-        is_running=True,
+        running_count=3,
         failures_count=2,
         retry_ms=80_000,
         drift_rounds=3,

@@ -124,9 +124,10 @@ def test_a_broker_that_comes_back_is_planned_from_the_file_with_whole_logs(
         (BACK, ["--recovering", "9"], "--recovering 9: no partition has a replica on it that another broker"),
         (BACK[2:], ["--recovering", "3"], "--recovering 3: no partition has a replica on it that another"),
         ([BACK[0] | {"isr": [1, 4]}], [], "t-0: isr is [1, 4], which are not all among current_replicas"),
+        ([BACK[0] | {"isr": [2]}], [], "t-0: isr is [2] without the leader, 1, which is always in sync"),
         (OUT_OF_SYNC, ["--batches", "2"], "fetches all that it missed at once; leave these partitions out"),
     ],
-    ids=["no replica", "it leads", "a stranger is in sync", "batches"],
+    ids=["no replica", "it leads", "a stranger is in sync", "not the leader", "batches"],
 )
 def test_what_a_file_says_wrongly_of_a_broker_that_comes_back_is_refused(
     rows: list[dict[str, object]], options: list[str], said: str
@@ -134,6 +135,22 @@ def test_what_a_file_says_wrongly_of_a_broker_that_comes_back_is_refused(
     result = plan(rows, *options)
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
+
+
+def test_a_replica_that_leaves_fetches_nothing_and_a_broker_without_any_is_told():
+    dead = row(Partition("t-0", [1, 2, 7], [1, 2, 3], MB, GB)) | {"isr": [1, 2]}
+    result = plan([dead, BACK[1]], "--recovering", "3", "--recovering", "9")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["follower_bytes_to_receive"] == {"3": 2 * GB}
+    assert any("--recovering 9: no partition has a replica" in each for each in found["warnings"])
+
+
+def test_moves_between_disks_are_not_planned_in_batches():
+    stays = row(Partition("u-0", [1, 2], [1, 2], MB, GB)) | {"log_dirs": ["/b", "any"]}
+    result = plan([stays, GOOD], "--batches", "2")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "moves between disks have a rate of their own" in result.stderr
 
 
 def test_moves_between_disks_are_planned_from_the_file_beside_a_reassignment():

@@ -61,6 +61,7 @@ class Cluster:
             room=room,
             down=frozenset(down),
             is_planned=not begun,
+            is_pressed=copies is not None and bool(copies.is_under_min_isr().any()),
             broken=frozenset()
             if copies is None
             else frozenset(chain.from_iterable(broken_copies(copies, down).values())),

@@ -107,6 +107,27 @@ def test_without_reports_no_rate_is_lowered_and_an_unknown_write_rate_takes_noth
         assert {str(role): rate for role, rate in cluster.memory.rates.items()} == before
 
 
+def test_a_deadline_counts_from_the_moves_that_joined_last() -> None:
+    cluster = Cluster(settings=ThrottleSettings(deadline_s=1000))
+    first, second = two(1 * MB, 1 * MB)
+    cluster.decided(first)
+    for _ in range(90):
+        cluster.round(first)
+    joined = cluster.decided(first, second)
+    assert joined.trigger == "moves-joined"
+    assert cluster.memory.begun_ms == cluster.now_ms
+
+
+def test_more_room_is_named_as_a_reason_only_where_a_network_is_declared() -> None:
+    cluster, rows = Cluster(settings=ThrottleSettings(rates="per-broker")), two(1 * MB, 4 * MB)
+    cluster.decided(*rows)
+    cluster.settings = replace(cluster.settings, rates="uniform")
+    assert not any(cluster.round(*rows) for _ in range(20))
+    room = Caps(default_bytes_per_s=50 * MB)
+    raised = [cluster.round(*rows, caps=room, room=room) for _ in range(20)]
+    assert {found.trigger for found in raised if found is not None} == {"headroom"}
+
+
 def test_rates_that_were_high_enough_without_reports_stay_when_reports_are_back() -> None:
     cluster = Cluster(settings=ThrottleSettings(deadline_s=3600))
     row = Partition("t-0", [1, 2], [2, 3], 2 * MB, 300 * GB)

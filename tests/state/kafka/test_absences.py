@@ -144,6 +144,32 @@ def test_what_a_broker_that_is_away_will_fetch_does_not_count_as_left_while_othe
     assert found.copies.missing_bytes[found.copies.kind == RECOVERY].tolist() == [missing]
 
 
+@pytest.mark.parametrize(("live", "pressed"), [(LIVE, ["t-0"]), (AWAY, [])], ids=["it fetches", "it is away"])
+def test_a_partition_under_min_isr_presses_the_others_while_it_recovers_unpaced(
+    live: frozenset[int], pressed: list[str]
+):
+    memory, behind = KafkaMemory(), replace(lacking(50 * MB), isr=[1], recovering=[2, 3], min_in_sync=2)
+    behind = replace(behind, recovering=[3], replicas=[1, 3], target=[1, 3])
+    for at_s in (0, 90):
+        found = select_copies(memory, seen(at_s, live, behind), SETTINGS)
+    assert found.under_min_isr == pressed
+    assert found.copies is not None
+    assert len(found.copies) == 0
+    off = replace(SETTINGS, yield_under_min_isr=False)
+    assert select_copies(memory, seen(100, live, behind), off).under_min_isr == []
+
+
+def test_a_planned_move_does_not_count_as_left_beside_one_that_runs():
+    runs = Partition("r-0", [1, 2, 3], [2, 3], MB, 100 * MB, adding=[3])
+    found = select_copies(KafkaMemory(), replace(seen(0, LIVE, runs, MOVE), is_running=True), SETTINGS)
+    assert found.copies is not None
+    assert found.copies.missing_bytes.tolist() == [UNKNOWN, 0]
+    assert found.running_count == 1
+    planned = select_copies(KafkaMemory(), replace(seen(0, LIVE, MOVE), is_running=False), SETTINGS)
+    assert planned.copies is not None
+    assert (planned.copies.missing_bytes.tolist(), planned.running_count) == ([UNKNOWN], 0)
+
+
 MOVE = Partition("u-0", [1, 2], [2, 3], MB, 100 * MB, isr=[1, 2])
 ON_DISKS = Partition("v-0", [1, 2], [1, 2], MB, 100 * MB, isr=[1, 2], between_disks=[2])
 
