@@ -76,6 +76,7 @@ class BundleOutcome(Code):
     BUDGET = 7
     ROUND_FULL = 8
     TOO_LITTLE_BENEFIT = 9
+    LAST_PUBLISHED = 10
 
 
 BUNDLE_OUTCOMES = BundleOutcome.names()

@@ -292,7 +292,7 @@ class Round:
             elif is_over:
                 transfer.note(row, is_over)
             elif left_count <= 1:
-                is_over = BundleOutcome.BUNDLE_LIMIT
+                is_over = BundleOutcome.LAST_PUBLISHED
                 transfer.note(row, is_over)
             elif volume == 0:
                 transfer.note(row, BundleOutcome.NO_TRAFFIC)
@@ -415,17 +415,23 @@ def _values_at(column: Floats | None, rows: Ints) -> Floats:
 
 
 def _describe_spread(source: str, partner: str | None, evidence: Evidence) -> str:
+    """The standard deviation, or where that is allowed, how far an overloaded broker is above the mean."""
+    deviation, target = float(evidence["deviation_points"]), float(evidence["target_deviation_points"])
+    cause = (
+        f"the standard deviation is {deviation:.1f} points with {target:g} allowed"
+        if deviation > target
+        else f"{source} is overloaded, and more than {target:g} points above the mean of {evidence['mean_usage_points']:.1f} %"
+    )
     return (
         f"{source} publishes a smoothed usage of {evidence['high_usage_points']:.1f} % and {partner} one of "
-        f"{evidence['low_usage_points']:.1f} %; the standard deviation is {evidence['deviation_points']:.1f} points with "
-        f"{evidence['target_deviation_points']:g} allowed, {found_in(int(evidence['hit_count']), int(evidence['needed_hit_count']))}"
+        f"{evidence['low_usage_points']:.1f} %; {cause}, {found_in(int(evidence['hit_count']), int(evidence['needed_hit_count']))}"
     )
 
 
 def _describe_idle_broker(source: str, partner: str | None, evidence: Evidence) -> str:
     return (
-        f"{source} publishes {evidence['high_smoothed_bytes_per_s']:.0f} bytes/s and {partner} only "
-        f"{evidence['low_smoothed_bytes_per_s']:.0f}, and a smoothed usage of {evidence['low_usage_points']:.1f} % with a mean of "
+        f"{partner} is idle: it publishes {evidence['low_smoothed_bytes_per_s']:.0f} bytes/s, where {source} publishes "
+        f"{evidence['high_smoothed_bytes_per_s']:.0f}, and a smoothed usage of {evidence['low_usage_points']:.1f} % with a mean of "
         f"{evidence['mean_usage_points']:.1f} %, {found_in(int(evidence['hit_count']), int(evidence['needed_hit_count']))}"
     )
 

@@ -272,7 +272,11 @@ def find_forbidden(context: RoundContext) -> list[Finding]:
 
 def _forbidden_text(broker: str, record: ForbiddenRecord) -> str:
     asks_rules = record.policy == fleet_planner.NAME
-    wanted = "its move would help most" if asks_rules else f"{record.policy} chooses it again and again"
+    wanted = (
+        "its move would help most"
+        if asks_rules
+        else f"{record.policy} chooses it, or others of its broker, again and again"
+    )
     instead = (
         ", and nothing else that may move would help"
         if asks_rules

@@ -290,6 +290,7 @@ def _carry_bundles(
         last = last.copy()
         at = match(owned, listings.bundles)
         np.maximum.at(last, at, listings.time_ms)
+        np.copyto(last, listings.time_ms[rows], where=listings.is_absent[rows])  # of these, its owner's alone
     after.last_ms = np.concatenate([last, before.last_ms[kept]])
     for name in (*_AVERAGED, *_BEGUN):
         column = getattr(before, name)

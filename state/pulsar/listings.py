@@ -1,8 +1,8 @@
 """Which brokers list which bundle in a round, since when, and which of them owns it; and what their reports leave out or list twice.
 
 A bundle that the report of its owner leaves out is at first a gap in the data, and no change of the load. Where such bundles are
-kept, it counts as listed there, without traffic, until another broker begins to list it, listed ranges cover its own (it was
-split), an unload of ours takes it away, or nobody has listed it for ``max_report_age_s``. If its owner lists it again, its run
+kept, it counts as listed there, without traffic, until another broker begins to list it, or still does after two such gaps, listed
+ranges cover its own (it was split), an unload of ours takes it away, or nobody has listed it for ``max_report_age_s``. If its owner lists it again, its run
 goes on. A bundle that is left out, or listed without its traffic, still loads its broker: what the brokers report is mended by
 that for a policy that keeps absent bundles. What a person should know is found for all policies.
 
@@ -198,6 +198,8 @@ class _Absent(NamedTuple):
     bundle: str
     run_start_ms: int
     last_ms: int
+    is_again: bool
+    """Whether the report before had left it out, too."""
 
 
 def _with_absent(
@@ -242,20 +244,24 @@ def _left_out(before: Fleet, entries: Ints, known: list[int], gaps: Gaps, times:
     is_left_out = (place_of[lister] >= 0) & (before.owner[listed] == lister)
     is_left_out &= times[place_of[lister]] - before.last_ms[listed] <= gaps.max_age_ms
     is_left_out[entries[entries != _NEW]] = False
-    names = before.bundles
+    names, was_listed = before.bundles, _was_listed(before)
     return [
         _Absent(
             int(place_of[lister[entry]]),
             names[listed[entry]],
             int(before.run_start_ms[entry]),
             int(before.last_ms[listed[entry]]),
+            not was_listed[listed[entry]],
         )
         for entry in np.flatnonzero(is_left_out).tolist()
     ]
 
 
 def _not_elsewhere(absent: list[_Absent], listings: Listings, before: Fleet, entries: Ints) -> list[_Absent]:
-    """Those that no other broker lists in a later run, and whose range listed ranges of their namespace do not cover."""
+    """Those that no other broker lists in a later run, and whose range listed ranges of their namespace do not cover.
+
+    Once two reports have left one out, any other broker that lists it counts.
+    """
     listed: dict[str, dict[str, tuple[int, int]]] = {namespace_of(missing.bundle): {} for missing in absent}
     is_near = np.array([name in listed for name in before.namespaces], dtype=np.bool_)
     near = is_near[before.namespace[before.listed_rows]]
@@ -268,8 +274,10 @@ def _not_elsewhere(absent: list[_Absent], listings: Listings, before: Fleet, ent
     stays = []
     for missing in absent:
         runs = listed[namespace_of(missing.bundle)]
-        is_later = runs.get(missing.bundle, (-1, -1)) > (missing.run_start_ms, missing.broker)
-        if not is_later and not covers(runs.keys() - {missing.bundle}, missing.bundle):
+        other = runs.get(missing.bundle)
+        is_later = other is not None and other > (missing.run_start_ms, missing.broker)
+        is_elsewhere = is_later or (other is not None and missing.is_again)
+        if not is_elsewhere and not covers(runs.keys() - {missing.bundle}, missing.bundle):
             stays.append(missing)
     return stays
 

@@ -7,7 +7,7 @@ the policy: of what was measured, or of that with the shadow of a dry-run.
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -429,7 +429,7 @@ def policy_view(
             in_flight=lambda: _in_flight(ledger, arrived=() if shadow is None else shadow.bundles),
             moved_rates=advanced.moved[at[kept]],
             promises=lambda: ledger.last_promises(end_ms=end_ms),
-            published=published_loads(context, brokers.names, bundles),
+            published=published_loads(context, brokers, bundles, shadow),
             absent=advanced.is_absent[taken] if advanced.is_absent.any() else None,
             missing=_missing(context),
             unloaded_ages_s=lambda: {
@@ -467,22 +467,44 @@ def brokers_of(decision: Decision) -> dict[Side, str]:
 
 
 def published_loads(
-    context: RoundContext, names: Sequence[str], bundles: BundleTable
+    context: RoundContext, brokers: BrokerTable, bundles: BundleTable, shadow: Shadow | None = None
 ) -> PublishedLoads | None:
-    """What the brokers ``names``, with their ``bundles``, publish; None unless each of them published something."""
+    """What brokers of a view publish; None unless each of them published something.
+
+    With a shadow, usage and traffic change by as much as those that they report, and what arrives is among the heaviest bundles.
+    """
+    names = brokers.names
     published = [load for name in names if (load := context.reports[name].report.published) is not None]
     if not names or len(published) < len(names):
         return None
-    rows = [
-        [bundles.row_of(broker, name) for name in load.top_bundles] for broker, load in enumerate(published)
+    usage_ratio = np.array([load.usage_ratio for load in published])
+    bytes_per_s = np.array([load.bytes_per_s for load in published])
+    tops = [
+        [
+            (NOT_OWNED if row is None else row, volume)
+            for row, volume in zip(
+                [bundles.row_of(broker, name) for name in load.top_bundles],
+                load.top_bytes_per_s.tolist(),
+                strict=True,
+            )
+        ]
+        for broker, load in enumerate(published)
     ]
+    if shadow is not None:
+        measured = match(context.loads.names, names)
+        usage_ratio += brokers.usage_ratio - context.loads.usage_ratio[measured]
+        bytes_per_s += brokers.bytes_per_s - context.loads.bytes_per_s[measured]
+        for broker, bundle in zip(match(names, shadow.destinations).tolist(), shadow.bundles, strict=True):
+            row = None if broker < 0 else bundles.row_of(broker, bundle)
+            if row is not None:
+                tops[broker].append((row, float(bundles.bytes_per_s[row])))
+                tops[broker].sort(key=lambda entry: entry[1])
+    rows, volumes = zip(*(entry for top in tops for entry in top), strict=True) if any(tops) else ((), ())
     return PublishedLoads(
-        usage_ratio=np.array([load.usage_ratio for load in published]),
-        bytes_per_s=np.array([load.bytes_per_s for load in published]),
+        usage_ratio=np.maximum(usage_ratio, 0.0),
+        bytes_per_s=np.maximum(bytes_per_s, 0.0),
         age_s=np.array([(context.end_ms - load.updated_ms) / MS_PER_S for load in published]),
-        top_starts=np.cumsum([0, *map(len, rows)]).astype(np.int64),
-        top_rows=np.array(
-            [NOT_OWNED if row is None else row for broker_rows in rows for row in broker_rows], dtype=np.int64
-        ),
-        top_bytes_per_s=np.concatenate([load.top_bytes_per_s for load in published]),
+        top_starts=np.cumsum([0, *map(len, tops)]).astype(np.int64),
+        top_rows=np.array(rows, dtype=np.int64),
+        top_bytes_per_s=np.array(volumes, dtype=np.float64),
     )

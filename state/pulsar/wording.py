@@ -21,6 +21,7 @@ _STAY = {
     "hit-count": "do not stand out for long enough yet",
     "in-flight": "have an action in flight",
     "ineffective": "rest after an action without effect",
+    "last-published": "are the last that their broker publishes",
     "maintenance": "are under maintenance",
     "namespace-full": "are in a namespace that has enough bundles",
     "need-met": "stay because others are enough",

@@ -71,6 +71,7 @@ REMEDIES = {
     "failing": "fix the cause of the failed actions, then run: `trimtab resume`",
     "in-flight": "the result of the action on it has to come, or the action has to expire",
     "ineffective": "ineffective_rest_s has to be over: its last action had no effect, see the finding",
+    "last-published": "its broker has to publish another bundle, too",
     "maintenance": "the maintenance of its broker or namespace has to end: `trimtab maintenance end`",
     "need-met": "more load has to leave its broker: other bundles already cover the need",
     "no-destination": "a broker that is less loaded than its own has to be able to receive it",

@@ -198,8 +198,8 @@ def search(view: RoundView, levels: Levels, cold: Ints, settings: FleetPlannerSe
                 found.waiting.add(hot)
             else:
                 found.stuck.add(hot)
-                if wish is not None and all(move.source != hot for move in found.moves):
-                    found.barred[wish.bundle] = wish.destination
+            if wish is not None and all(move.source != hot for move in found.moves):
+                found.barred[wish.bundle] = wish.destination
             continue
         if found.moves and shares[move.bundle] > left:
             found.is_cut, best = True, move

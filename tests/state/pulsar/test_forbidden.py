@@ -97,7 +97,7 @@ def test_a_choice_forbidden_for_ten_rounds_is_a_finding_with_rule_bundle_and_bro
     (row,) = found.summaries[-1]["findings"]["heaviest"]
     assert (row["subject"], row["broker"]) == (A, "b1")
     assert row["advice"] == (
-        "avg-shedder chooses it again and again, and the rule anti-affinity forbids it since round 0: b2 owns bundles of 1 other "
+        "avg-shedder chooses it, or others of its broker, again and again, and the rule anti-affinity forbids it since round 0: b2 owns bundles of 1 other "
         "namespaces of anti-affinity group spread, b1 of 0. No bundle leaves b1 meanwhile. The fleet-planner asks this rule while "
         "it plans, and takes another bundle or broker where one may"
     )

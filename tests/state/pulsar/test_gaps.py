@@ -61,6 +61,14 @@ def absent(of: Seen) -> list[str]:
     return [of.advanced.fleet.bundles[row] for row in rows]
 
 
+def test_a_bundle_that_two_brokers_listed_once_is_where_it_is_still_listed_after_two_gaps() -> None:
+    """b2 lists A for one round, so it counts there; then b1 alone goes on to list it."""
+    both = {"b1": {A: 10.0, B: 20.0}, "b2": {A: 10.0, C: 30.0}}
+    seen_rounds = rounds(FULL, both, FULL, FULL, FULL)
+    assert [owners(each)[A] for each in seen_rounds] == ["b1", "b2", "b2", "b1", "b1"]
+    assert [absent(each) for each in seen_rounds] == [[], [], [A], [], []]
+
+
 FULL = {"b1": {A: 10.0, B: 20.0}, "b2": {C: 30.0}}
 WITHOUT_A = {"b1": {B: 20.0}, "b2": {C: 30.0}}
 

@@ -8,10 +8,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from state.closing import Identity
 from state.events import BrokerLoad, Event, Published, Tick
 from state.outputs import Output
 from tests.state.traces import assert_arrival_changes_nothing, load, run, settings_of
 
+DRY_RUN = Identity(mode="dry-run")
 SETTINGS = settings_of(shedding_policy="transfer-shedder", transfer_shedder={"hit_count": 1})
 FLEET = {
     "b1": (0.9, {"t/a/0x0_0x1": 10.0, "t/a/0x1_0x2": 20.0, "t/a/0x2_0x3": 30.0}),
@@ -52,6 +54,18 @@ def rounds_of(count: int, fleet: Mapping[str, tuple[float, Mapping[str, float]]]
 
 def decided(events: Iterator[Event]) -> list[Output]:
     return run([[each] for each in events], SETTINGS).outputs
+
+
+def test_what_a_dry_run_has_moved_counts_in_what_brokers_publish() -> None:
+    found = run([[each] for each in rounds_of(8)], SETTINGS, identity=DRY_RUN)
+    moved = [each["bundle"] for each in found.actions]
+    assert moved[0] == "t/a/0x0_0x1"
+    assert len(moved) == len({*moved}), "the same bundle does not move twice"
+    (row,) = found.summaries[-1]["examined"]["heaviest"]
+    sent = sum(10 * FLEET["b1"][1][name] for name in moved)
+    assert row["evidence"]["high_smoothed_bytes_per_s"] == pytest.approx(600 - sent)
+    assert row["evidence"]["low_smoothed_bytes_per_s"] == pytest.approx(sent)
+    assert row["evidence"]["high_usage_points"] < 90
 
 
 def outcomes(outputs: list[Output]) -> list[dict[str, int]]:
