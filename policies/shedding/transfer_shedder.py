@@ -430,9 +430,9 @@ def _describe_spread(source: str, partner: str | None, evidence: Evidence) -> st
 
 def _describe_idle_broker(source: str, partner: str | None, evidence: Evidence) -> str:
     return (
-        f"{partner} is idle: it publishes {evidence['low_smoothed_bytes_per_s']:.0f} bytes/s, where {source} publishes "
-        f"{evidence['high_smoothed_bytes_per_s']:.0f}, and a smoothed usage of {evidence['low_usage_points']:.1f} % with a mean of "
-        f"{evidence['mean_usage_points']:.1f} %, {found_in(int(evidence['hit_count']), int(evidence['needed_hit_count']))}"
+        f"{source} publishes {evidence['high_smoothed_bytes_per_s']:.0f} bytes/s and {partner} "
+        f"{evidence['low_smoothed_bytes_per_s']:.0f}, with a smoothed usage of {evidence['low_usage_points']:.1f} % beside a mean of "
+        f"{evidence['mean_usage_points']:.1f} %: {partner} counts as idle, {found_in(int(evidence['hit_count']), int(evidence['needed_hit_count']))}"
     )
 
 
