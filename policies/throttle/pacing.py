@@ -5,9 +5,10 @@ A minimum that comes near the rate, and moves that join, are acted on at once; e
 source leads; it is never zero. At the end exactly what was added is removed. Where the network leaves less than the minimum
 nothing is decided, because the move would never end under such a throttle: that is ``infeasible``, with the violations.
 
-While a copy is broken (``copies.broken_copies``) no rate makes it end, and nobody knows the end: the deadline and the room are those of the
-others, and if there are none, only minimums raise rates. Afterwards progress is watched anew. Where a follower falls behind although its rate is above its minimum, something else holds it,
-and no rate is raised for the deadline. A raise for the deadline goes no further than the network is declared to carry, or was seen to.
+While a copy is broken (``copies.broken_copies``) no rate makes it end, and nobody knows the end: the deadline and the room are those of
+the others, and if there are none, only minimums raise rates. Afterwards progress is watched anew. Where a follower falls behind although
+its rate is above its minimum, something else holds it, and no rate is raised for the deadline. Such a raise goes no further than the
+network is declared to carry, or was seen to.
 
 Partitions of which a number stays unknown for ``stale_after_rounds`` rounds keep the others from nothing: these are paced by what is
 known of them, and what the odd ones need is named as unknown.

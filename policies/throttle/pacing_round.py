@@ -291,7 +291,7 @@ class Round:
         rates = self.memory.rates
         return (
             self.needs.is_whole
-            and any(not role.is_disk for role in stalled_roles(self.eta))
+            and len(stalled_followers(self.eta)) > 0
             and all(rates.get(load.role, 0) > (load.min_bytes_per_s or 0) for load in self.loads)
         )
 
@@ -345,11 +345,11 @@ def eta_in(snapshot: PacingSnapshot, watch: Watch, plan: RatePlan | None, loads:
     return UNKNOWN_END if any(load.bytes_left is None for load in loads) else eta_of(watch, plan)
 
 
-def stalled_roles(eta: Eta) -> list[BrokerRole]:
-    """Followers and disks that lack as much as before, or more, where progress was observed."""
+def stalled_followers(eta: Eta) -> list[BrokerRole]:
+    """Those that lack as much as before, or more, where progress was observed; on disks, replicas that wait for a thread grow meanwhile."""
     if eta.basis != "not-catching-up":
         return []
-    return [role for role, slope in eta.slopes_bytes_per_s.items() if slope <= 0 and role.role != "leader"]
+    return [role for role, slope in eta.slopes_bytes_per_s.items() if slope <= 0 and role.role == "follower"]
 
 
 def are_in_force(rates: Mapping[BrokerRole, int], before: Mapping[BrokerRole, int]) -> bool:

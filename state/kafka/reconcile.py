@@ -40,7 +40,7 @@ from policies.throttle.pacing_round import (
     PacingMemory,
     ThrottleDecision,
     are_in_force,
-    stalled_roles,
+    stalled_followers,
 )
 from policies.throttle.progress import Watch
 from policies.throttle.rates import BrokerRole
@@ -215,9 +215,7 @@ def find_stalled(copies: Copies, explanation: PacingExplanation) -> Iterator[Fin
     if explanation.eta is None or explanation.plan is None or not explanation.plan.feasible:
         return
     lacks = bytes_left(copies, counts_whole_logs=False) != 0
-    for role in stalled_roles(explanation.eta):
-        if role.is_disk:  # what waits for a thread grows meanwhile
-            continue
+    for role in stalled_followers(explanation.eta):
         rows = copies.destinations.rows[
             lacks & copies.is_between_brokers() & (copies.destinations.brokers == role.broker)
         ]
@@ -227,8 +225,9 @@ def find_stalled(copies: Copies, explanation: PacingExplanation) -> Iterator[Fin
                 "copy-stalled",
                 role.broker,
                 names,
-                f"what broker {role.broker} lacks of {join_names(names, _NAMES_SHOWN)} does not shrink, and its rate is above the minimum: not the "
-                "throttle holds it up, so the deadline raises no rate. Look at its log and at its disks: they may be full, or have failed",
+                f"what broker {role.broker} lacks of {join_names(names, _NAMES_SHOWN)} does not shrink although its rate is above the minimum, so "
+                "the throttle does not hold it up, and no rate is raised for the deadline. Look at its log and at its disks: they may be full, or "
+                "have failed",
             )
 
 

@@ -22,9 +22,10 @@ from state.outputs import Finding, rfc3339
 from state.pulsar.effects import Effects
 from state.pulsar.fleet import Advanced
 from state.pulsar.listings import match
+from state.pulsar.loads import Loads
 from state.pulsar.memory import Fleet, Gathered
 from state.pulsar.splits import Splits, one_topic
-from state.pulsar.view import Loads, PolicyView, RoundContext
+from state.pulsar.view import PolicyView, RoundContext
 from state.summary import join_names
 
 LASTING_ROUNDS = 3

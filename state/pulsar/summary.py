@@ -31,10 +31,11 @@ from state.pulsar.approvals import Answers
 from state.pulsar.brokers import broker_rows
 from state.pulsar.drains import Drained
 from state.pulsar.holds import other_balancers
+from state.pulsar.loads import Loads, usage_summary
 from state.pulsar.masks import MASK_REASONS
 from state.pulsar.shedding import Admitted, Shed
 from state.pulsar.splits import Splits
-from state.pulsar.view import Loads, PolicyView, RoundContext, brokers_of, usage_summary
+from state.pulsar.view import PolicyView, RoundContext, brokers_of
 from state.summary import SHOWN_ROWS, frame, section_of
 
 

@@ -29,8 +29,9 @@ from state.pulsar.admission import Admission
 from state.pulsar.budgets import with_rules
 from state.pulsar.fleet import Advanced, Sampling, advance
 from state.pulsar.holds import Calm, Holds
+from state.pulsar.loads import Loads, broker_rates, measure
 from state.pulsar.memory import Fleet, ShadowMoves
-from state.pulsar.view import Loads, PolicyView, RoundContext, broker_rates, measure, policy_view
+from state.pulsar.view import PolicyView, RoundContext, policy_view
 from state.settings import ClusterSettings, PulsarSettings
 from tests.policies.fleets import evidence_names
 from tests.state.traces import load
