@@ -292,7 +292,10 @@ class Round:
         return (
             self.needs.is_whole
             and len(stalled_followers(self.eta)) > 0
-            and all(rates.get(load.role, 0) > (load.min_bytes_per_s or 0) for load in self.loads)
+            and all(
+                load.role not in rates or rates[load.role] > (load.min_bytes_per_s or 0)
+                for load in self.loads
+            )
         )
 
     def rule(self) -> RateRule:
