@@ -129,7 +129,6 @@ class SheddingPlan:
     """Row of ``examined`` each was tried for, (t,)."""
     too_heavy: frozenset[int] = frozenset()
     """Bundle rows that keep their brokers, which give others, farther above the rest than the policy aims for, whatever else they give."""
-
     barred: Mapping[int, int] = field(default_factory=dict)
     """By bundle row that would help its broker most and that rules keep there, the broker row that it would go to."""
 

@@ -25,7 +25,6 @@ from policies.throttle.copies import RECOVERY
 from policies.throttle.lists import ListSteps, ThrottledLists, difference, union
 from policies.throttle.needs import Needs, capped_needs_of
 from policies.throttle.pacing_round import (
-    Outcome,
     PacingExplanation,
     PacingMemory,
     PacingSnapshot,
@@ -33,7 +32,7 @@ from policies.throttle.pacing_round import (
     ThrottleDecision,
     Trigger,
     are_in_force,
-    eta_in,
+    explain,
     fallback_rates,
     highest_like,
     known_copies,
@@ -96,19 +95,18 @@ def _finish(memory: PacingMemory) -> Step:
 def _decide_with_reports(now: Round) -> Step:
     wanted, plan = _wanted_rates(now)
     trigger = next(_triggers(now, wanted), None)
-    in_force = plan_in_force(now.memory.rates, now.loads)
     if plan.feasible is False:
         frees_leaders = trigger == "under-min-isr" and now.frees_leaders
         if not (now.memory.is_active and (frees_leaders or trigger in _AS_FAR_AS_IT_GOES)):
-            return None, now.memory, _explain(now, "infeasible", trigger, plan)
+            return None, now.memory, explain(now.snapshot, now.memory, now.needs, "infeasible", trigger, plan)
         stretched = stretch_rates(now.memory.rates, now.lists)
         wanted = {role: stretched[role] for role in now.lists.roles()}
     if trigger is None:
-        return None, now.memory, _explain(now, "unchanged", None, in_force)
+        return None, now.memory, explain(now.snapshot, now.memory, now.needs, "unchanged", None)
     # an entry of a replica that has caught up eats quota of those that have not
     waits = trigger not in _AT_ONCE and not (trigger == "moves-left" and now.memory.recovers)
     if waits and now.is_resting:
-        return None, now.memory, _explain(now, "resting", trigger, in_force)
+        return None, now.memory, explain(now.snapshot, now.memory, now.needs, "resting", trigger)
     rates = _new_rates(now, trigger, wanted)
     decision = ThrottleDecision(
         trigger=trigger,
@@ -121,11 +119,7 @@ def _decide_with_reports(now: Round) -> Step:
     )
     waiting = {role: rate for role, rate in now.memory.rates.items() if now.lists.waits(role)}
     memory = _remember(now.snapshot, now.memory, now.needs, now.lists.wanted, {**waiting, **rates})
-    return (
-        decision,
-        memory,
-        _explain(replace(now, memory=memory), "decided", trigger, plan_in_force(memory.rates, now.loads)),
-    )
+    return decision, memory, explain(now.snapshot, memory, now.needs, "decided", trigger)
 
 
 def _wanted_rates(now: Round) -> tuple[dict[BrokerRole, int], RatePlan]:
@@ -381,18 +375,4 @@ def _remember(
         else bool((snapshot.copies.kind == RECOVERY).any()),
         watch=watch,
         first_rate_bytes_per_s=memory.first_rate_bytes_per_s or max(rates.values(), default=0),
-    )
-
-
-def _explain(now: Round, outcome: Outcome, trigger: Trigger | None, plan: RatePlan) -> PacingExplanation:
-    if not now.needs.is_whole and plan.feasible:  # it is not known what they will need
-        plan = replace(plan, feasible=None)
-    if now.snapshot.is_broken:
-        plan = replace(plan, total_s=None, bottleneck=None)
-    return PacingExplanation(
-        outcome=outcome,
-        wanted_trigger=trigger,
-        needs=now.needs,
-        plan=plan,
-        eta=eta_in(now.snapshot, now.memory.watch, plan, now.loads),
     )

@@ -348,6 +348,30 @@ def eta_in(snapshot: PacingSnapshot, watch: Watch, plan: RatePlan | None, loads:
     return UNKNOWN_END if any(load.bytes_left is None for load in loads) else eta_of(watch, plan)
 
 
+def explain(
+    snapshot: PacingSnapshot,
+    memory: PacingMemory,
+    needs: Needs,
+    outcome: Outcome,
+    trigger: Trigger | None,
+    plan: RatePlan | None = None,
+) -> PacingExplanation:
+    """Why a round decides, or does not; without a ``plan``, with what follows from the rates in force."""
+    loads = loads_of(needs)
+    plan = plan_in_force(memory.rates, loads) if plan is None else plan
+    if not needs.is_whole and plan.feasible:  # it is not known what they will need
+        plan = replace(plan, feasible=None)
+    if snapshot.is_broken:
+        plan = replace(plan, total_s=None, bottleneck=None)
+    return PacingExplanation(
+        outcome=outcome,
+        wanted_trigger=trigger,
+        needs=needs,
+        plan=plan,
+        eta=eta_in(snapshot, memory.watch, plan, loads),
+    )
+
+
 def stalled_followers(eta: Eta) -> list[BrokerRole]:
     """Those that lack as much as before, or more, where progress was observed; on disks, replicas that wait for a thread grow meanwhile."""
     if eta.basis != "not-catching-up":

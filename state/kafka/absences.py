@@ -40,12 +40,12 @@ def select_copies(memory: KafkaMemory, observation: Observation, settings: Throt
         kept &= ~(is_recovery & copies.is_under_min_isr()[copies.destinations.rows])
     else:
         copies = replace(copies, min_in_sync=np.full(len(copies), UNKNOWN, dtype=np.int64))
-    copies = copies.take_copies(kept)
+    copies, is_away = copies.take_copies(kept), is_away[kept]
     back = sorted(broker for broker, absence in memory.absences.items() if absence.is_large)
     begun = (copies.kind == DISK) | ((copies.kind == RECOVERY) & np.isin(copies.destinations.brokers, back))
     begun |= _moved(copies, observation)
     if begun.any():
-        waits = ~begun & ((copies.kind != RECOVERY) | _is_away(copies.destinations.brokers, observation))
+        waits = ~begun & ((copies.kind != RECOVERY) | is_away)
         copies = replace(copies, missing_bytes=np.where(waits, 0, copies.missing_bytes))
     running_count = int(np.count_nonzero(begun))
     return replace(

@@ -15,7 +15,7 @@ from policies.throttle.pacing_round import (
     PacingMemory,
     PacingSnapshot,
     ThrottleDecision,
-    eta_in,
+    explain,
     plan_in_force,
 )
 from policies.throttle.progress import Watch, extend_watch
@@ -197,11 +197,7 @@ def _explain_held(
     """What follows from the rates in force, because those of the decision will not be."""
     if explanation.needs is None or not memory.is_active:
         return explanation
-    loads = loads_of(explanation.needs)
-    plan = plan_in_force(memory.rates, loads)
-    if explanation.plan is not None and explanation.plan.feasible is None:
-        plan = replace(plan, feasible=None)
-    return replace(explanation, plan=plan, eta=eta_in(snapshot, memory.watch, plan, loads))
+    return explain(snapshot, memory, explanation.needs, explanation.outcome, explanation.wanted_trigger)
 
 
 def _verdict(

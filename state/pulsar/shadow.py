@@ -9,7 +9,8 @@ shedding: then the dry-run is compared with what that balancer does.
 Figures of brokers in the summary stay as they were measured; those with the shadow are in its section ``shadow``.
 """
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from policies.columns import Floats, Ints
 from policies.costs import Costs, figures_of
 from policies.usage import REPORTED_COUNT
 from state.closing import Closing
+from state.events import Published
 from state.facts import Facts
 from state.outputs import ShadowRow, ShadowSummary, Unload, UsageSummary
 from state.pulsar.fleet import Advanced
@@ -105,6 +107,27 @@ def shadow_of_round(moves: ShadowMoves, advanced: Advanced, costs: Costs) -> Sha
         destinations=tuple(moves[bundle][1] for bundle in owned),
         figures=figures_of(advanced.fleet.averages[rows], advanced.counts[rows]),
         costs=costs,
+    )
+
+
+def republish(
+    published: Published,
+    gone: Collection[str],
+    arriving: Mapping[str, float],
+    change_ratio: float,
+    change_bytes_per_s: float,
+) -> Published:
+    """What a broker would publish without some bundles and with others, by their bytes/s: these are among its heaviest at once."""
+    volumes = dict(zip(published.top_bundles, published.top_bytes_per_s.tolist(), strict=True))
+    volumes = {name: volume for name, volume in volumes.items() if name not in gone}
+    volumes |= arriving
+    top = sorted(volumes, key=volumes.__getitem__)
+    return replace(
+        published,
+        usage_ratio=max(0.0, published.usage_ratio + change_ratio),
+        bytes_per_s=max(0.0, published.bytes_per_s + change_bytes_per_s),
+        top_bundles=top,
+        top_bytes_per_s=np.array([volumes[name] for name in top]),
     )
 
 

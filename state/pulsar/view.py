@@ -4,7 +4,7 @@
 the policy: of what was measured, or of that with the shadow of a dry-run.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -23,7 +23,7 @@ from policies.shedding.view import (
     UnloadInFlight,
 )
 from state.closing import Closing
-from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, LoadReport
+from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, LoadReport, Published
 from state.facts import Facts
 from state.guard_settings import GuardSettings
 from state.ledger import Decision, Ledger
@@ -34,7 +34,7 @@ from state.pulsar.groups import Groups
 from state.pulsar.listings import match, pick
 from state.pulsar.loads import Loads, broker_rates, learn_costs, measure
 from state.pulsar.memory import Fleet
-from state.pulsar.shadow import Shadow, counted_owners, shadow_of_round
+from state.pulsar.shadow import Shadow, counted_owners, republish, shadow_of_round
 from state.settings import MS_PER_S, PulsarSettings
 
 
@@ -271,42 +271,48 @@ def brokers_of(decision: Decision) -> dict[Side, str]:
 def published_loads(
     context: RoundContext, brokers: BrokerTable, bundles: BundleTable, shadow: Shadow | None = None
 ) -> PublishedLoads | None:
-    """What brokers of a view publish; None unless each of them published something.
-
-    With a shadow, usage and traffic change by as much as those that they report, and what arrives is among the heaviest bundles.
-    """
+    """What brokers of a view publish; None unless each of them published something."""
     names = brokers.names
     published = [load for name in names if (load := context.reports[name].report.published) is not None]
     if not names or len(published) < len(names):
         return None
-    usage_ratio = np.array([load.usage_ratio for load in published])
-    bytes_per_s = np.array([load.bytes_per_s for load in published])
-    tops = [
-        [
-            (NOT_OWNED if row is None else row, volume)
-            for row, volume in zip(
-                [bundles.row_of(broker, name) for name in load.top_bundles],
-                load.top_bytes_per_s.tolist(),
-                strict=True,
-            )
-        ]
-        for broker, load in enumerate(published)
-    ]
     if shadow is not None:
-        measured = match(context.loads.names, names)
-        usage_ratio += brokers.usage_ratio - context.loads.usage_ratio[measured]
-        bytes_per_s += brokers.bytes_per_s - context.loads.bytes_per_s[measured]
-        for broker, bundle in zip(match(names, shadow.destinations).tolist(), shadow.bundles, strict=True):
-            row = None if broker < 0 else bundles.row_of(broker, bundle)
-            if row is not None:
-                tops[broker].append((row, float(bundles.bytes_per_s[row])))
-                tops[broker].sort(key=lambda entry: entry[1])
-    rows, volumes = zip(*(entry for top in tops for entry in top), strict=True) if any(tops) else ((), ())
+        published = _with_shadow(context, brokers, bundles, published, shadow)
+    rows = [
+        [bundles.row_of(broker, name) for name in load.top_bundles] for broker, load in enumerate(published)
+    ]
     return PublishedLoads(
-        usage_ratio=np.maximum(usage_ratio, 0.0),
-        bytes_per_s=np.maximum(bytes_per_s, 0.0),
+        usage_ratio=np.array([load.usage_ratio for load in published]),
+        bytes_per_s=np.array([load.bytes_per_s for load in published]),
         age_s=np.array([(context.end_ms - load.updated_ms) / MS_PER_S for load in published]),
-        top_starts=np.cumsum([0, *map(len, tops)]).astype(np.int64),
-        top_rows=np.array(rows, dtype=np.int64),
-        top_bytes_per_s=np.array(volumes, dtype=np.float64),
+        top_starts=np.cumsum([0, *map(len, rows)]).astype(np.int64),
+        top_rows=np.array(
+            [NOT_OWNED if row is None else row for broker_rows in rows for row in broker_rows], dtype=np.int64
+        ),
+        top_bytes_per_s=np.concatenate([load.top_bytes_per_s for load in published]),
     )
+
+
+def _with_shadow(
+    context: RoundContext,
+    brokers: BrokerTable,
+    bundles: BundleTable,
+    published: Sequence[Published],
+    shadow: Shadow,
+) -> list[Published]:
+    """The same as if the moves of the shadow had happened: usage and traffic change by as much as those that brokers report."""
+    at = match(context.loads.names, brokers.names)
+    change_ratio = (brokers.usage_ratio - context.loads.usage_ratio[at]).tolist()
+    change_bytes_per_s = (brokers.bytes_per_s - context.loads.bytes_per_s[at]).tolist()
+    arriving: list[dict[str, float]] = [{} for _ in published]
+    for broker, bundle in zip(
+        match(brokers.names, shadow.destinations).tolist(), shadow.bundles, strict=True
+    ):
+        row = None if broker < 0 else bundles.row_of(broker, bundle)
+        if row is not None:
+            arriving[broker][bundle] = float(bundles.bytes_per_s[row])
+    gone = {*shadow.bundles}
+    return [
+        republish(load, gone, *changes)
+        for load, *changes in zip(published, arriving, change_ratio, change_bytes_per_s, strict=True)
+    ]

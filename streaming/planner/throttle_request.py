@@ -93,6 +93,7 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         named = zip(self.target, self.log_dirs or (), strict=False)
         return ((broker, path) for broker, path in named if path != ANYWHERE)
 
+    @property
     def sources(self) -> set[int]:
         """Current replicas that Kafka is not adding just now."""
         return {*(self.current_replicas or ())} - {*(self.in_progress_adding_replicas or ())}
@@ -237,8 +238,8 @@ def checked_request(request: ThrottleRequest, *, recovering: Collection[int] = (
 
 def _behind(row: PartitionRow, recovering: Collection[int]) -> set[int]:
     """Brokers whose replica of a partition fetches what it missed: not the leader's, nor one out of sync that leaves anyway."""
-    known = set() if row.isr is None else (row.sources() & {*row.target}) - {*row.isr}
-    return (known | (row.sources() & set(recovering))) - {row.leader}
+    known = set() if row.isr is None else {*row.target} - {*row.isr}
+    return row.sources & (known | set(recovering)) - {row.leader}
 
 
 def _lack_of(row: PartitionRow) -> str | None:

@@ -23,10 +23,10 @@ from state.events import (
     Control,
     Event,
     LoadReport,
-    Published,
     TopicStats,
     TopicTraffic,
 )
+from state.pulsar.shadow import republish
 from state.settings import PulsarSettings
 from streaming.simulator.fleet import Moved
 
@@ -152,7 +152,8 @@ def with_rows(
     if published is not None:
         gone = {report.bundles[row] for row in leaving}
         change_ratio = _usage_ratio(resources) - _usage_ratio(report.resources)
-        published = _republish(published, gone, arriving, change_ratio, float(change[2:].sum()))
+        volumes = {each.bundle: float(each.traffic[2:].sum()) for each in arriving}
+        published = republish(published, gone, volumes, change_ratio, float(change[2:].sum()))
     return replace(
         report,
         resources=resources,
@@ -164,27 +165,6 @@ def with_rows(
         has_traffic=known[order],
         counts=counts[order],
         published=published,
-    )
-
-
-def _republish(
-    published: Published,
-    gone: Collection[str],
-    arriving: Sequence[Row],
-    change_ratio: float,
-    change_bytes_per_s: float,
-) -> Published:
-    """What the broker would have published, at once: bundles that arrive are among its heaviest."""
-    volumes = dict(zip(published.top_bundles, published.top_bytes_per_s.tolist(), strict=True))
-    volumes = {name: volume for name, volume in volumes.items() if name not in gone}
-    volumes |= {each.bundle: float(each.traffic[2:].sum()) for each in arriving}
-    top = sorted(volumes, key=volumes.__getitem__)
-    return replace(
-        published,
-        usage_ratio=max(0.0, published.usage_ratio + change_ratio),
-        bytes_per_s=max(0.0, published.bytes_per_s + change_bytes_per_s),
-        top_bundles=top,
-        top_bytes_per_s=np.array([volumes[name] for name in top]),
     )
 
 
