@@ -34,6 +34,8 @@ MOST_USAGE_POINTS = 105.0
 """Highest usage that a right limit can show: usage and limit are not read at the same moment."""
 LASTS_MS = 900_000
 """How long a broker has to carry nothing, or to have all coordinators: longer than it takes to come back from a restart and get a share."""
+SHOWN_POINTS = 15.0
+"""How far an idle broker's usage has to be below that of the others for policies to see it: the least that one allows by default."""
 MANY_TOPICS = 1000
 """Topics of a broker that carries something even without traffic."""
 NAMED_BROKERS = 20
@@ -169,17 +171,24 @@ def _idle(context: RoundContext, table: PolicyView) -> Iterator[Finding]:
     if not idle.any():
         return
     busy = _carried(context.advanced)[1][at]
+    usage_points = np.where(table.view.brokers.is_measured, 100 * table.view.brokers.usage_ratio, np.nan)
     for row in np.flatnonzero(idle).tolist():
-        count = int(np.count_nonzero(busy & (groups == groups[row])))
-        if count and context.reports[names[row]].report.has_traffic.all():
+        others = busy & (groups == groups[row])
+        if others.any() and context.reports[names[row]].report.has_traffic.all():
+            below_points = float(np.mean(usage_points[others]) - usage_points[row])
+            why = (
+                f"whose usage is {below_points:.1f} points above its own: the outcomes of this round say why nothing is moved to it"
+                if below_points >= SHOWN_POINTS
+                else "which usage may not show: to give it a share, declare topics_count or sessions_count in "
+                "[pulsar.capacity], or less where they are declared, or unload bundles by hand"
+            )
             yield Finding(
                 kind="idle-broker",
                 subject=names[row],
                 broker=names[row],
                 bytes_per_s=None,
-                advice=f"it has carried nothing since {time_text(rfc3339(int(since_ms[row])))}, beside {counted(count, 'broker')} with "
-                "traffic or many topics, which usage may not show: to give it a share, declare topics_count or "
-                "sessions_count in [pulsar.capacity], or less where they are declared, or unload bundles by hand",
+                advice=f"it has carried nothing since {time_text(rfc3339(int(since_ms[row])))}, beside "
+                f"{counted(int(np.count_nonzero(others)), 'broker')} with traffic or many topics, {why}",
             )
 
 

@@ -133,7 +133,12 @@ def find_java() -> Path:
         )
     try:
         asked = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, check=False, timeout=_VERSION_TIMEOUT_S
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_VERSION_TIMEOUT_S,
+            start_new_session=True,  # a Ctrl-C is for us: Java would end without an answer, as one that is too old
         )
     except subprocess.TimeoutExpired as error:
         raise JavaError(f"{java} (from {where}) does not say its version: {error}") from error

@@ -118,6 +118,10 @@ def unready(text: str) -> Callable[[Child], bool]:
     return lambda program: text in ask(f"{program.url}/readyz").body
 
 
+def has_java(program: Child) -> bool:
+    return any(each.name == "java" for each in members(program.process.pid))
+
+
 def has_recorded(program: Child) -> bool:
     return any(file.stat().st_size for file in program.log.parent.rglob("*.ndjson*"))
 
@@ -169,8 +173,9 @@ def test_a_program_whose_brokers_are_down_ends_in_order(stage: Stage, program: S
 MOMENTS: dict[str, Callable[[Child], bool]] = {
     "is imported": hears_stops,
     "waits for brokers": said("waiting for"),
+    "asks Java for its version": said("metrics and health at"),
     "starts Spark": unready("starting Spark"),
-    "has just a JVM": said("Setting Spark log level"),
+    "has just a JVM": lambda run: has_java(run) and unready("starting Spark")(run),
     "warms up": unready("warming up"),
 }
 
@@ -187,6 +192,7 @@ def at(stage: Stage, moment: str) -> dict[str, object]:
     "moment",
     [
         "is imported",
+        "asks Java for its version",
         "waits for brokers",
         *(pytest.param(each, marks=SLOW) for each in ("starts Spark", "has just a JVM", "warms up")),
     ],
@@ -199,7 +205,11 @@ def test_a_controller_that_starts_ends_in_order(stage: Stage, how: Stop, moment:
 
 @pytest.mark.parametrize(
     "moment",
-    ["waits for brokers", *(pytest.param(each, marks=SLOW) for each in ("starts Spark", "has just a JVM"))],
+    [
+        "asks Java for its version",
+        "waits for brokers",
+        *(pytest.param(each, marks=SLOW) for each in ("starts Spark", "has just a JVM")),
+    ],
 )
 def test_a_stop_of_the_whole_group_ends_it_in_order(stage: Stage, moment: str):
     config = stage.settings(**at(stage, moment))

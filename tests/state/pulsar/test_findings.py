@@ -322,8 +322,9 @@ def quarters(
     *idle: Mapping[str, float | None] | None,
     topics_count: int = 1,
     other: Mapping[str, float | None] | None = None,
+    cpu_points: float = 9,
 ) -> list[list[Event]]:
-    """Rounds of two and a half minutes in which b2 lists these bundles, None is not at all; b1 lists ``other``."""
+    """Rounds of two and a half minutes in which b2, at 1 %, lists these bundles, None is not at all; b1 lists ``other``."""
     return [
         [
             report(
@@ -331,7 +332,7 @@ def quarters(
                 150 * at + 75,
                 bundles=other or {BUNDLES[0]: 1.0},
                 topics_count=topics_count,
-                cpu=(9, 99),
+                cpu=(cpu_points, 100),
             ),
             *([] if listed is None else [_listing("b2", 150 * at + 75, listed)]),
         ]
@@ -389,6 +390,17 @@ def test_it_is_idle_only_beside_brokers_with_traffic_or_many_topics(
 ) -> None:
     rounds = quarters(*[{}] * 6, other=other, topics_count=topics_count)
     assert found_in(rounds, "idle-broker", **QUARTER)[-1] == expected
+
+
+@pytest.mark.parametrize(
+    ("cpu_points", "expected"), [(15.9, "usage may not show"), (16.0, "the outcomes of this round say why")]
+)
+def test_where_usage_shows_that_a_broker_is_idle_no_capacity_is_asked_for(
+    cpu_points: float, expected: str
+) -> None:
+    (advice,) = advice_in(quarters(*[{}] * 6, cpu_points=cpu_points), **QUARTER)
+    assert expected in advice
+    assert ("topics_count" in advice) == (cpu_points < 16)
 
 
 def test_an_excluded_broker_and_one_of_a_group_of_its_own_are_not_idle() -> None:
