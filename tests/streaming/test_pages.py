@@ -172,7 +172,7 @@ def test_every_command_on_the_page_about_pulsar_can_be_pasted(line: str):
 
 
 def test_the_page_about_pulsar_shows_every_step():
-    steps = "collect topics run config replay actions execute policy mode record"
+    steps = "collect topics run config status replay actions execute policy mode record"
     assert {line.split()[1] for line in COMMANDS} == {*steps.split()}
 
 
