@@ -138,7 +138,6 @@ class Leading:
         batches = BatchPublisher(publisher, self.metrics, settings.topics, forget_after_s=forget_after_s)
         self.duty.lead(begun.epoch, lambda: batches.newest_batch_id)
         self.beats.beat_now()
-        # two that started together could not hear each other before
         refuse_company(settings, epoch=begun.epoch)
         self.health.lead()
         self.metrics.show(families.LEADER, controller.name, value=1)

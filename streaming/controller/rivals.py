@@ -1,7 +1,7 @@
 """Who else leads on this controller's topics, by the beats there: for what a process says that it keeps from leading."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 from policies.wording import time_text
 from state.outputs import rfc3339
@@ -39,20 +39,24 @@ def find_leader(settings: Settings, *, above: int = 0, wait_s: float = 0.0) -> B
 
 def hear_leader(settings: Settings) -> Beat | None:
     """The process that leads under this name, if a new beat of it comes: the last one may be that of a process that was killed."""
-    return _hear(settings, lambda beat: beat.name == settings.controller.name)
+    return _hear(settings, lambda heard: {settings.controller.name} & heard.keys())
 
 
 def refuse_company(settings: Settings, *, epoch: int | None = None) -> None:
     """Raises ``Refused`` where a controller of another name leads on the same topics: executors would carry out what both decide.
 
-    One that leads itself, since ``epoch``, only gives way to one that began before it.
+    One that leads itself, with ``epoch``, waits until its own beat is on the topic, and gives way to those that beat before it. Of two
+    that started at the same moment, and could not hear each other before, both find the same order there.
     """
     name = settings.controller.name
+    if epoch is not None:
+        find_leader(settings, above=epoch - 1, wait_s=_HEAR_S_MAX)
 
-    def goes_first(beat: Beat) -> bool:
-        return beat.name != name and (epoch is None or (beat.epoch, beat.name) < (epoch, name))
+    def ahead(heard: Mapping[str, Beat]) -> Collection[str]:
+        names = list(heard)
+        return names[: names.index(name)] if epoch is not None and name in heard else heard.keys() - {name}
 
-    if (other := _hear(settings, goes_first)) is not None:
+    if (other := _hear(settings, ahead)) is not None:
         raise Refused(
             f'controller "{name}" does not start: controller "{other.name}" runs on the same topics ({leader_text(other)}), and '
             f"both would decide the same clusters. Stop that one; or give this one topics of its own in [topics]: {settings.topics.beats} "
@@ -68,7 +72,10 @@ def _leaders(settings: Settings) -> dict[str, Beat]:
 
 
 def _heard(settings: Settings, *, within_s: float) -> dict[str, Beat]:
-    """The newest beat of the leader with the highest epoch, by the name of its controller; those that have left as well."""
+    """The newest beat of the leader with the highest epoch, by the name of its controller; those that have left as well.
+
+    The names are in the order in which these leaders began to beat: the topic has one partition.
+    """
     leaders: dict[str, Beat] = {}
     begin_ms = round(1000 * (time.time() - within_s))
     with output_side(settings).reader(settings.topics.beats, begin=begin_ms) as reader:
@@ -77,16 +84,21 @@ def _heard(settings: Settings, *, within_s: float) -> dict[str, Beat]:
                 beat = beats.decode(record.value or b"")
             except beats.Unreadable:
                 continue
-            known = leaders.get(beat.name)
-            if beat.role == "leader" and (known is None or beat.epoch >= known.epoch):
-                leaders[beat.name] = beat
+            if beat.role != "leader" or (
+                (known := leaders.get(beat.name)) is not None and beat.epoch < known.epoch
+            ):
+                continue
+            if known is not None and beat.epoch > known.epoch:
+                del leaders[beat.name]
+            leaders[beat.name] = beat
     return leaders
 
 
-def _hear(settings: Settings, is_wanted: Callable[[Beat], bool]) -> Beat | None:
-    """The first that beats anew; None also where beats cannot be read."""
+def _hear(settings: Settings, wanted: Callable[[Mapping[str, Beat]], Collection[str]]) -> Beat | None:
+    """The first of the wanted names that beats anew; None also where beats cannot be read."""
     try:
-        before = {name: beat for name, beat in _leaders(settings).items() if is_wanted(beat)}
+        heard = _leaders(settings)
+        before = {name: heard[name] for name in wanted(heard)}
         patience_s = max((2 * every_s(beat.session_s) for beat in before.values()), default=0.0)
         deadline = Deadline(min(patience_s, _HEAR_S_MAX))
         while not deadline.is_over:

@@ -139,14 +139,28 @@ def test_a_controller_does_not_start_where_one_of_another_name_leads_on_its_topi
     assert 'controller "other" runs on the same topics (a:1, since 2027-01-15' in refused.value.message
 
 
-@pytest.mark.parametrize(("epoch", "gives_way"), [(0, False), (1_900_000_000, True)])
-def test_of_two_that_started_together_the_one_that_led_first_goes_on(
-    monkeypatch: pytest.MonkeyPatch, epoch: int, *, gives_way: bool
+OTHER = beat(name="other")
+LATER = beat(name="other", at="later")
+OWN = beat(epoch=1_900_000_000)
+
+
+@pytest.mark.parametrize(
+    ("reads", "gives_way"),
+    [
+        ([[OTHER, OWN], [OTHER, OWN], [OTHER, OWN, LATER]], True),
+        ([[OWN, OTHER], [OWN, OTHER], [OWN, OTHER, LATER]], False),
+        ([[], [OTHER], [OTHER, OWN], [OTHER, OWN], [OTHER, OWN, LATER]], True),
+        ([[LEADER, OTHER, OWN], [LEADER, OTHER, OWN], [OTHER, OWN, LATER]], True),
+        ([[OTHER, OWN]], False),
+    ],
+    ids=["after", "before", "neither was there at the first look", "a predecessor's do not count", "killed"],
+)
+def test_of_two_that_start_together_the_one_whose_beats_begin_later_gives_way(
+    monkeypatch: pytest.MonkeyPatch, reads: list[list[Beat]], *, gives_way: bool
 ):
-    other = beat(name="other")
-    heard(monkeypatch, [other], [msgspec.structs.replace(other, at="later")])
+    heard(monkeypatch, *reads)
     with pytest.raises(Refused, match="topics of its own") if gives_way else nullcontext():
-        refuse_company(SETTINGS, epoch=epoch)
+        refuse_company(SETTINGS, epoch=OWN.epoch)
 
 
 @pytest.mark.parametrize(
