@@ -5,17 +5,24 @@ the rate of the throttle in force, which is the most that replication of the cop
 traffic may be copies: then it takes no cap away, and leaves as much room as if none of it were. Traffic above the capacity is
 subtracted once more, so that an overloaded broker comes down. The use of disks is not measured: what is declared is for copies.
 Source: kafka-kit's autothrottle; its share is a share of what is left, ours one of the capacity.
+
+A copy that needs more than a broker of it is declared to carry never ends under any throttle. It is left without one, so that all others
+get theirs.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
+import numpy as np
 from annotated_types import Ge, Le
 
 from policies.bounds import check_bounds
-from policies.throttle.copies import LARGEST_NUMBER
-from policies.throttle.rates import NO_CAPS, Caps, ceil_ratio, fraction_of
+from policies.columns import Bools, Ints
+from policies.throttle.copies import LARGEST_NUMBER, Copies
+from policies.throttle.lists import ThrottledLists, difference, entries_of, lists_of
+from policies.throttle.needs import Needs, followers_of
+from policies.throttle.rates import NO_CAPS, Caps, Violation, ceil_ratio, fraction_of
 from policies.throttle.roles import BrokerRole
 
 _Rate = Annotated[int, Ge(1), Le(LARGEST_NUMBER), "1 or more, or unset"]
@@ -105,3 +112,59 @@ def _used_bytes_per_s(role: BrokerRole, use: Mapping[int, NetworkUse]) -> int | 
     if found is None:
         return None
     return found.out_bytes_per_s if role.role == "leader" else found.in_bytes_per_s
+
+
+def too_small(needs: Needs, caps: Caps) -> tuple[Violation, ...]:
+    """The roles whose minimum reaches their own cap: no rate lets what they copy end."""
+    return tuple(
+        Violation(role=role, rate_bytes_per_s=cap, min_bytes_per_s=minimum)
+        for role, minimum in needs.min_bytes_per_s.items()
+        if minimum is not None and (cap := caps.cap_of(role)) is not None and minimum >= cap
+    )
+
+
+def fits(
+    copies: Copies,
+    violations: Iterable[Violation],
+    *,
+    added: ThrottledLists,
+    rates: Mapping[BrokerRole, int],
+    headroom_ratio: float,
+) -> Bools:
+    """Which partitions can be paced, (n,): of those without a throttle the ones that need most go, until the rest has its headroom.
+
+    What is on our lists (``added``), or has one of our ``rates`` for a disk, stays: a minute's traffic takes no throttle off.
+    """
+    kept = np.ones(len(copies), dtype=np.bool_)
+    for violation in violations:
+        needed = np.where(kept, _minimums(copies, violation.role), 0)
+        involved = needed > 0
+        joining = np.flatnonzero(involved)
+        if not violation.role.is_disk:
+            joining = joining[_is_joining(copies.take(involved), added)]
+        elif violation.role in rates:
+            continue
+        largest_first = joining[np.argsort(-needed[joining], kind="stable")]
+        most = violation.rate_bytes_per_s / (1 + headroom_ratio)
+        rest = needed.sum() - np.cumsum(needed[largest_first])
+        kept[largest_first[: np.count_nonzero(rest > most) + 1]] = False
+    return kept
+
+
+def _minimums(copies: Copies, role: BrokerRole) -> Ints:
+    """What a role needs for each partition, (n,), 0 where that is unknown."""
+    written = np.maximum(copies.write_bytes_per_s, 0)
+    if role.role == "leader":
+        return np.where(
+            (copies.leader == role.broker) & copies.is_replicated(), written * followers_of(copies), 0
+        )
+    is_its = (copies.destinations.brokers == role.broker) & (copies.is_between_brokers() != role.is_disk)
+    return np.where(np.isin(np.arange(len(copies)), copies.destinations.rows[is_its]), written, 0)
+
+
+def _is_joining(copies: Copies, added: ThrottledLists) -> Bools:
+    """Which partitions have a follower that is not on our lists, (n,)."""
+    missing = difference(lists_of(copies), added).follower
+    joining = {(topic, partition) for topic, text in missing.items() for partition, _ in entries_of(text)}
+    at = zip(copies.topic.tolist(), copies.partition.tolist(), strict=True)
+    return np.array([(copies.topics[topic], partition) in joining for topic, partition in at], dtype=np.bool_)

@@ -3,7 +3,8 @@
 A minimum that comes near the rate, and moves that join, are acted on at once; everything else waits until
 ``min_change_interval_s`` after the last change. Without reports the throttle stays, then becomes high enough for whichever
 source leads; it is never zero. At the end exactly what was added is removed. Where the network leaves less than the minimum
-nothing is decided, because the move would never end under such a throttle: that is ``infeasible``, with the violations.
+nothing is decided, because the move would never end under such a throttle: that is ``infeasible``, with the violations. Others are
+not held up by that: what does not fit and has no throttle yet gets none (``capacity.fits``), and minimums of the rest are met.
 
 While a copy is broken (``copies.broken_copies``) no rate makes it end, and nobody knows the end: the deadline and the room are those of
 the others, and if there are none, only minimums raise rates. Afterwards progress is watched anew. Where a follower falls behind although
@@ -17,10 +18,11 @@ Known to do badly: once something is copied, a rate is not lowered when traffic 
 answers a lower rate by stopping everything for seconds.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from policies.throttle.capacity import fits, too_small
 from policies.throttle.copies import RECOVERY
 from policies.throttle.lists import ListSteps, ThrottledLists, difference, union
 from policies.throttle.needs import Needs, capped_needs_of
@@ -40,13 +42,14 @@ from policies.throttle.pacing_round import (
     safe_loads,
     stretch_rates,
 )
-from policies.throttle.progress import extend_watch
+from policies.throttle.progress import UNKNOWN_END, extend_watch
 from policies.throttle.rates import (
     NO_CAPS,
     BrokerRole,
     Load,
     RatePlan,
     ThrottleSettings,
+    Violation,
     ceil_ratio,
     fraction_of,
     loads_of,
@@ -78,11 +81,37 @@ def decide(snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSet
     if not len(snapshot.copies):
         return _finish(memory)
     needs = capped_needs_of(snapshot.copies, disk_threads=snapshot.disk_threads)
+    violations = too_small(needs, snapshot.caps)
+    if violations:
+        kept = fits(
+            snapshot.copies,
+            violations,
+            added=memory.added,
+            rates=memory.rates,
+            headroom_ratio=settings.headroom_ratio,
+        )
+        if kept.any() and not kept.all():
+            rest = replace(snapshot, copies=snapshot.copies.take(kept))
+            decision, memory, explanation = decide(rest, memory, settings)
+            return decision, memory, leave_out(explanation, snapshot.copies.take(~kept).names(), violations)
     knows_nothing = not known_copies(snapshot.copies) and (needs.lacks_minimums or not memory.is_active)
     waits = needs.lacks_minimums and memory.stale_rounds < settings.stale_after_rounds
     if knows_nothing or waits:
         return _decide_without_reports(snapshot, memory, settings, needs)
     return _decide_with_reports(Round.observe(snapshot, memory, settings, snapshot.copies, needs))
+
+
+def leave_out(
+    explanation: PacingExplanation, unfit: Sequence[str], violations: Sequence[Violation]
+) -> PacingExplanation:
+    """The explanation of the others, with the partitions that do not fit: nobody knows their end."""
+    plan = explanation.plan
+    return replace(
+        explanation,
+        plan=None if plan is None else replace(plan, feasible=False, violations=tuple(violations)),
+        eta=UNKNOWN_END,
+        unfit=(*unfit, *explanation.unfit),
+    )
 
 
 def _finish(memory: PacingMemory) -> Step:
@@ -97,10 +126,18 @@ def _decide_with_reports(now: Round) -> Step:
     trigger = next(_triggers(now, wanted), None)
     if plan.feasible is False:
         frees_leaders = trigger == "under-min-isr" and now.frees_leaders
-        if not (now.memory.is_active and (frees_leaders or trigger in _AS_FAR_AS_IT_GOES)):
-            return None, now.memory, explain(now.snapshot, now.memory, now.needs, "infeasible", trigger, plan)
         stretched = stretch_rates(now.memory.rates, now.lists)
-        wanted = {role: stretched[role] for role in now.lists.roles()}
+        if now.memory.is_active and (frees_leaders or trigger in _AS_FAR_AS_IT_GOES):
+            wanted = {role: stretched[role] for role in now.lists.roles()}
+        else:
+            violating = {violation.role for violation in plan.violations}
+            wanted = {role: stretched[role] if role in violating else rate for role, rate in wanted.items()}
+            if not now.memory.is_active or not _is_minimum_near(now, now.memory.rates, wanted):
+                return (
+                    None,
+                    now.memory,
+                    explain(now.snapshot, now.memory, now.needs, "infeasible", trigger, plan),
+                )
     if trigger is None:
         return None, now.memory, explain(now.snapshot, now.memory, now.needs, "unchanged", None)
     # an entry of a replica that has caught up eats quota of those that have not
@@ -130,6 +167,10 @@ def _wanted_rates(now: Round) -> tuple[dict[BrokerRole, int], RatePlan]:
     rule = now.rule()
     uniform = now.settings.rates == "uniform"
     plan = uniform_plan(now.known_loads, rule).plan if uniform else per_broker_plan(now.known_loads, rule)
+    if (
+        uniform and plan.feasible is False
+    ):  # the smallest cap is no reason to hold up the brokers with larger ones
+        uniform, plan = False, per_broker_plan(now.known_loads, rule)
     spare = {} if uniform else per_broker_plan(safe_loads(now.memory), replace(rule, deadline_s=None)).rates
     unknown = {load.role for load in now.loads if load.min_bytes_per_s is None}
     rates = {

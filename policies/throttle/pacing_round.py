@@ -143,6 +143,8 @@ class PacingExplanation:
     plan: RatePlan | None = None
     """What follows from the rates in force after this round; where it is infeasible, from the wanted rates."""
     eta: Eta | None = None
+    unfit: tuple[str, ...] = ()
+    """Partitions that are left without a throttle: none that their brokers are declared to carry would let them end."""
 
 
 def stretch_rates(rates: Mapping[BrokerRole, int], lists: ListSteps) -> dict[BrokerRole, int]:

@@ -1,6 +1,6 @@
 """A throttle decision as an action: its numbers, and one sentence for a person."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -109,7 +109,7 @@ def _reason(decision: ThrottleDecision, explanation: PacingExplanation, observat
     paced = _describe_paced(decision, observation)
     because = _BECAUSE[decision.trigger].format(what=what, paced=paced, parts=parts)
     because = because[0].upper() + because[1:]
-    uncounted = "" if (names := leaderless(explanation)) is None else f" {names}."
+    uncounted = "".join(f" {each}." for each in left_out(explanation))
     if not decision.set_rates:
         return f"{because}.{uncounted}"
     lowest, highest = min(decision.set_rates.values()), max(decision.set_rates.values())
@@ -155,14 +155,18 @@ def _describe(observation: Observation) -> tuple[str, str]:
     return f"what {'will be' if observation.is_planned else 'is'} copied is", " and ".join(parts)
 
 
-def leaderless(explanation: PacingExplanation) -> str | None:
-    """Which partitions no minimum includes, and why; None if all are included."""
+def left_out(explanation: PacingExplanation) -> Iterator[str]:
+    """Which partitions no minimum includes, and which get no throttle, each with the reason."""
     names = () if explanation.needs is None else explanation.needs.without_leader
-    if not names:
-        return None
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    until = "takes no quota until it has" if len(names) == 1 else "take no quota until they have"
-    return f"{', '.join(names[:_NAMES_SHOWN])}{more} {until} a leader"
+    if names:
+        until = "takes no quota until it has" if len(names) == 1 else "take no quota until they have"
+        yield f"{join_names(names, _NAMES_SHOWN)} {until} a leader"
+    if unfit := explanation.unfit:
+        needs, it, ends = ("needs", "it", "it ends") if len(unfit) == 1 else ("need", "them", "they end")
+        yield (
+            f"{join_names(unfit, _NAMES_SHOWN)} {needs} more than a broker is declared to carry, so no throttle is set for {it}: none with "
+            f"which {ends} would fit"
+        )
 
 
 def _evidence(

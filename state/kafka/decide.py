@@ -10,6 +10,7 @@ from itertools import chain
 from policies.throttle.capacity import limits_of
 from policies.throttle.lists import roles_of
 from policies.throttle.pacing import decide as pace
+from policies.throttle.pacing import leave_out
 from policies.throttle.pacing_round import (
     PacingExplanation,
     PacingMemory,
@@ -25,7 +26,7 @@ from state.closing import Closing, Hold, error_hold, obstacle
 from state.events import KafkaLoadReport, Reassignment
 from state.kafka import reconcile
 from state.kafka.absences import select_copies
-from state.kafka.actions import SUBJECT, leaderless, throttle_action
+from state.kafka.actions import SUBJECT, left_out, throttle_action
 from state.kafka.memory import KafkaMemory
 from state.kafka.reconcile import Broken, Drift, observe_broken
 from state.kafka.snapshot import Observation, observe
@@ -197,7 +198,10 @@ def _explain_held(
     """What follows from the rates in force, because those of the decision will not be."""
     if explanation.needs is None or not memory.is_active:
         return explanation
-    return explain(snapshot, memory, explanation.needs, explanation.outcome, explanation.wanted_trigger)
+    held = explain(snapshot, memory, explanation.needs, explanation.outcome, explanation.wanted_trigger)
+    if not explanation.unfit or explanation.plan is None:
+        return held
+    return leave_out(held, explanation.unfit, explanation.plan.violations)
 
 
 def _verdict(
@@ -210,7 +214,7 @@ def _verdict(
 ) -> str:
     if decision is not None and hold is not None:
         return f"throttle held, {hold.reason}: {hold.detail} (wanted: {TRIGGERS[decision.trigger]})"
-    uncounted = "" if (names := leaderless(explanation)) is None else f"; {names}"
+    uncounted = "".join(f"; {each}" for each in left_out(explanation))
     uncounted += f"; {broken}" if broken.copies else ""
     if decision is not None:
         what = "taking the throttle off" if decision.trigger == "finished" else "throttle"

@@ -185,3 +185,66 @@ def test_what_a_copy_that_joins_had_before_is_not_taken_for_what_the_cluster_car
             rows.append(replace(second, present={3: 50 * GB + number * MB}))
         cluster.round(*rows)
     assert cluster.memory.inflow.largest_bytes_per_s == 1_100_000
+
+
+HOT = Partition("hot-0", [1, 2], [1, 3], 60 * MB, 10 * GB)
+"""Leader 1 needs 120 MB/s, follower 3 needs 60."""
+COLD = [Partition(f"cold-{at}", [4, 5], [4, 8], 1 * MB, 1 * GB) for at in range(3)]
+NETWORK = Caps(default_bytes_per_s=99 * MB)
+
+
+@pytest.mark.parametrize("rule", ["uniform", "per-broker"])
+def test_one_partition_above_the_network_keeps_no_other_from_its_throttle(rule: Rates) -> None:
+    cluster = Cluster(settings=ThrottleSettings(rates=rule))
+    decision = cluster.decided(HOT, *COLD, caps=NETWORK)
+    assert decision.trigger == "first-throttle"
+    assert decision.add.follower == {"cold": "0:8,1:8,2:8"}
+    assert rates(decision)["leader:4"] == 7_200_000, "3 MB/s to each of two followers, and a fifth"
+    assert cluster.explanation.unfit == ("hot-0",)
+    assert [str(each.role) for each in cluster.plan.violations] == ["leader:1"]
+    assert (cluster.plan.feasible, cluster.eta.basis) == (False, "unknown")
+    assert cluster.round(HOT, *COLD, caps=NETWORK) is None
+    assert cluster.outcome == "unchanged"
+
+
+def test_one_that_joins_above_the_network_gets_no_throttle_and_the_others_their_minimums() -> None:
+    cluster = Cluster()
+    cluster.decided(*COLD, caps=NETWORK)
+    assert cluster.round(HOT, *COLD, caps=NETWORK) is None
+    busy = [replace(each, writes=3 * MB) for each in COLD]
+    raised = cluster.decided(HOT, *busy, caps=NETWORK)
+    assert raised.trigger == "minimum-rose"
+    assert not raised.add.follower
+    assert rates(raised)["leader:4"] > 18 * MB
+
+
+def test_of_those_that_share_a_full_broker_the_largest_are_left_out_until_the_rest_fits() -> None:
+    sizes = [50, 30, 20, 10]
+    parts = [
+        Partition(f"t-{at}", [at, 9], [at, 8], writes * MB, GB) for at, writes in enumerate(sizes, start=1)
+    ]
+    cluster = Cluster()
+    decision = cluster.decided(*parts, caps=Caps(roles={BrokerRole("follower", 8): 80 * MB}))
+    assert cluster.explanation.unfit == ("t-1",), "60 MB/s and a fifth fit into 80"
+    assert decision.add.follower == {"t": "2:8,3:8,4:8"}
+
+
+def test_a_partition_that_grows_above_the_network_keeps_its_throttle_and_holds_up_no_other() -> None:
+    small = replace(HOT, writes=10 * MB)
+    cluster = Cluster()
+    cluster.decided(small, *COLD, caps=NETWORK)
+    busy = [replace(each, writes=10 * MB) for each in COLD]
+    raised = cluster.decided(HOT, *busy, caps=NETWORK)
+    assert raised.trigger == "minimum-rose"
+    assert rates(raised)["leader:4"] > 60 * MB
+    assert cluster.explanation.unfit == ()
+    assert not raised.remove.follower
+
+
+def test_the_smallest_network_is_no_reason_to_hold_up_brokers_with_larger_ones() -> None:
+    caps = Caps(default_bytes_per_s=99 * MB, roles={BrokerRole("follower", 8): 4 * MB})
+    cluster = Cluster()
+    decision = cluster.decided(replace(HOT, writes=10 * MB), COLD[0], caps=caps)
+    assert cluster.explanation.unfit == ()
+    assert cluster.plan.feasible
+    assert (rates(decision)["leader:1"], rates(decision)["follower:8"]) == (24 * MB, 1_200_000)
