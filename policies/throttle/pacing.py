@@ -221,7 +221,8 @@ def _chances(
     is_whole = now.needs.is_whole  # else ``wanted`` lacks what the others will need
     if now.memory.is_fallback and is_whole and _is_changed(now, rates, wanted, up=True, down=True):
         yield "reports-back"
-    if _is_late(now) and any(is_another(rates[role], wanted[role], up=True) for role in wanted):
+    is_raised = any(is_another(rates[role], wanted[role], up=True) for role in wanted)
+    if is_raised and _is_late(now) and _is_sooner(now, wanted):
         yield "deadline-at-risk"
     if now.snapshot.room != NO_CAPS and _is_changed(now, rates, wanted, up=True, down=False):
         yield "headroom"
@@ -248,11 +249,19 @@ def _is_minimum_near(now: Round, rates: Mapping[BrokerRole, int], wanted: Mappin
 
 def _is_late(now: Round) -> bool:
     left_ms, remaining_s = now.left_ms, now.eta.remaining_s
-    if left_ms is None or now.eta.basis == "unknown":
+    if left_ms is None:
         return False
-    if now.snapshot.is_broken:  # of the others only the prediction is known
+    if now.snapshot.is_broken or now.eta.basis == "unknown":  # of the others only the prediction is known
         remaining_s = plan_in_force(now.memory.rates, now.known_loads).total_s
+        if remaining_s is None and not now.snapshot.is_broken:
+            return False
     return remaining_s is None or remaining_s * _MS_PER_S > left_ms
+
+
+def _is_sooner(now: Round, wanted: Mapping[BrokerRole, int]) -> bool:
+    """Whether the copies end sooner at these rates: they do not where a cap, or the cluster's limit, holds the role that is done last."""
+    there_s, then_s = (plan_in_force(rates, now.known_loads).total_s for rates in (now.memory.rates, wanted))
+    return there_s is None or then_s is None or then_s < float(1 - SAME_RATE_RATIO) * there_s
 
 
 def _is_too_high(now: Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from policies.throttle.copies import RECOVERY, UNKNOWN, Copies
 from policies.throttle.lists import ListSteps, ThrottledLists
-from policies.throttle.needs import Needs, capped_needs_of
+from policies.throttle.needs import Needs, bytes_left, capped_needs_of
 from policies.throttle.progress import BROKEN_END, UNKNOWN_END, Eta, Inflow, Watch, eta_of, extend_watch
 from policies.throttle.rates import (
     NO_CAPS,
@@ -210,8 +210,8 @@ class Round:
     needs: Needs
     loads: tuple[Load, ...]
     known_loads: tuple[Load, ...]
-    """``loads`` without the partitions that have no leader or whose write rate is unknown, and without the bytes of broken copies; rates
-    are computed from these loads."""
+    """``loads`` without the partitions that have no leader or whose write rate is unknown, and without the bytes of copies that are broken
+    or whose bytes are unknown; rates are computed from these loads."""
     can_go_on: bool
     """Whether a copy is not broken."""
     lists: ListSteps
@@ -261,7 +261,7 @@ class Round:
             needs=needs,
             loads=loads,
             known_loads=loads
-            if needs.is_whole and not snapshot.is_broken
+            if needs.is_whole and not snapshot.is_broken and None not in needs.bytes_left.values()
             else _known_loads(copies, whole, loads, snapshot.disk_threads),
             can_go_on=len(whole) > 0,
             lists=lists,
@@ -307,14 +307,13 @@ class Round:
         """
         is_least = not self.can_go_on or self.snapshot.is_pressed
         left_ms = None if is_least or self.is_held_elsewhere else self.left_ms
-        knows_sizes = all(load.bytes_left is not None for load in self.known_loads)
         most = max(
             self.memory.first_rate_bytes_per_s, _DEADLINE_INFLOWS * self.memory.inflow.largest_bytes_per_s
         )
         return RateRule(
             headroom_ratio=fraction_of(self.settings.headroom_ratio),
             floor_bytes_per_s=self.settings.floor_bytes_per_s,
-            deadline_s=Fraction(left_ms) / _MS_PER_S if left_ms is not None and knows_sizes else None,
+            deadline_s=None if left_ms is None else Fraction(left_ms) / _MS_PER_S,
             deadline_most_bytes_per_s=most if self.memory.is_active else None,
             caps=self.snapshot.caps,
             room=NO_CAPS if is_least else self.snapshot.room,
@@ -330,8 +329,9 @@ def _known_loads(
     copies: Copies, whole: Copies, loads: tuple[Load, ...], disk_threads: Mapping[int, int]
 ) -> tuple[Load, ...]:
     """Roles that only other partitions need have nothing to do as far as is known, but their caps count; ``whole`` are not broken."""
+    told = whole.take_copies(bytes_left(whole, counts_whole_logs=False) != UNKNOWN)
     minimums, left = (
-        capped_needs_of(known_copies(each), disk_threads=disk_threads) for each in (copies, whole)
+        capped_needs_of(known_copies(each), disk_threads=disk_threads) for each in (copies, told)
     )
     return tuple(
         Load(

@@ -9,7 +9,7 @@ import pytest
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole, Caps, ThrottleSettings
 from tests.policies.throttle.moving import GB, MB, Partition
-from tests.policies.throttle.reassigned import Cluster, rates
+from tests.policies.throttle.reassigned import MOVE, Cluster, rates
 
 Rates = Literal["uniform", "per-broker"]
 
@@ -185,6 +185,30 @@ def test_what_a_copy_that_joins_had_before_is_not_taken_for_what_the_cluster_car
             rows.append(replace(second, present={3: 50 * GB + number * MB}))
         cluster.round(*rows)
     assert cluster.memory.inflow.largest_bytes_per_s == 1_100_000
+
+
+def test_a_deadline_raises_no_rate_where_a_cap_holds_what_is_done_last() -> None:
+    caps = Caps(roles={BrokerRole("follower", 3): 5 * MB})
+    cluster = Cluster(settings=ThrottleSettings(deadline_s=1000, rates="per-broker"))
+    cluster.decided(MOVE, caps=caps)
+    slow = [replace(MOVE, present={3: number * MB}) for number in range(1, 60)]
+    assert all(cluster.round(each, caps=caps) is None for each in slow), (
+        "10 GB at 1 MB/s take 10,000 s, at any leader's rate"
+    )
+    assert cluster.memory.rates[BrokerRole("leader", 1)] == 18 * MB
+
+
+def test_a_copy_whose_size_nobody_tells_takes_the_deadline_from_no_other() -> None:
+    untold = Partition("u-0", [1, 2], [2, 5], 1 * MB, None)
+    cluster = Cluster(settings=ThrottleSettings(deadline_s=1000))
+    decision = cluster.decided(MOVE, untold)
+    assert rates(decision)["leader:1"] == 20 * MB, (
+        "8 + 2 MB/s are written, and 10 GB are to be copied in 1,000 s"
+    )
+    assert cluster.eta.basis == "unknown"
+    declared = Caps(default_bytes_per_s=500 * MB)
+    late = [cluster.round(replace(MOVE, present={3: 10 * MB}), untold, caps=declared) for _ in range(70)]
+    assert [each.trigger for each in late if each is not None][:1] == ["deadline-at-risk"]
 
 
 HOT = Partition("hot-0", [1, 2], [1, 3], 60 * MB, 10 * GB)
