@@ -10,7 +10,7 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_round import PacingExplanation, ThrottleDecision, Trigger
 from policies.throttle.rates import BrokerRole
 from policies.throttle.roles import by_role
-from state.kafka.actions import bottleneck, leaderless, throttle_action
+from state.kafka.actions import bottleneck, left_out, throttle_action
 from state.kafka.snapshot import Observation
 from state.outputs import Throttle
 from tests.policies.throttle.moving import Partition, copies_of
@@ -218,11 +218,21 @@ def test_every_trigger_has_a_sentence_of_its_own() -> None:
 )
 def test_the_first_five_partitions_without_a_leader_are_named(count: int, names: str | None) -> None:
     without = tuple(f"t-{at}" for at in range(count))
-    assert leaderless(explained(needs=needs(without_leader=without))) == names
+    assert list(left_out(explained(needs=needs(without_leader=without)))) == (
+        [] if names is None else [names]
+    )
 
 
 def test_where_nobody_knows_what_is_needed_no_partition_lacks_a_leader() -> None:
-    assert leaderless(explained()) is None
+    assert not list(left_out(explained()))
+
+
+def test_partitions_that_fit_under_no_throttle_are_named_with_the_reason() -> None:
+    one, two = (" ".join(left_out(replace(explained(), unfit=names))) for names in (("t-0",), ("t-0", "t-1")))
+    assert one == (
+        "t-0 needs more than a broker is declared to carry, so no throttle is set for it: none with which it ends would fit"
+    )
+    assert two.startswith("t-0, t-1 need more than")
 
 
 @pytest.mark.parametrize(
