@@ -201,9 +201,7 @@ def checked_request(request: ThrottleRequest, *, recovering: Collection[int] = (
     """
     rows, refused = sift(request, _lack_of)
     behind = [sorted(_behind(row, recovering)) for row in rows]
-    between_disks = [
-        sorted({broker for broker, _ in row.placed} & {*(row.current_replicas or ())}) for row in rows
-    ]
+    between_disks = [sorted({broker for broker, _ in row.placed} & row.sources) for row in rows]
     idle = set(recovering) - set(chain.from_iterable(behind))
     notes = [
         f"--recovering {broker}: no partition has a replica on it that another broker leads"

@@ -166,6 +166,13 @@ def test_moves_between_disks_are_planned_from_the_file_beside_a_reassignment():
     assert "--cluster" in warning
 
 
+def test_a_replica_that_is_being_added_is_no_move_between_disks():
+    joins = row(Partition("t-0", [1, 2, 4], [1, 4], MB, GB, adding=[4])) | {"log_dirs": ["any", "/b"]}
+    found = answer([joins])
+    assert found["disk_bytes_to_copy"] == {}
+    assert found["follower_bytes_to_receive"] == {"4": GB}
+
+
 def test_what_is_not_planned_is_not_said_to_run_perhaps_and_a_long_name_is_said_once():
     same = {**GOOD, "target_replicas": GOOD["current_replicas"], "in_progress_adding_replicas": None}
     assert "runs already" not in plan([*[{**same, "partition": 7}] * 2, GOOD]).stdout
