@@ -225,7 +225,11 @@ def checked_request(request: ThrottleRequest, *, recovering: Collection[int] = (
         ),
         refused,
     )
-    unsaid = {f"{row.topic}-{row.partition}" for row in rows if row.in_progress_adding_replicas is None}
+    unsaid = {
+        f"{row.topic}-{row.partition}"
+        for row in rows
+        if row.in_progress_adding_replicas is None and row.isr is None
+    }
     still = found.reassignment.without_data_movement
     moved = sum(map(len, between_disks))
     if moved:

@@ -86,6 +86,7 @@ def test_a_target_among_the_present_replicas_copies_nothing_unless_more_is_said(
     assert answer([known])["warnings"] == [
         "no partition gains a replica: nothing is copied, so no throttle is needed"
     ]
+    assert answer([{**unsaid, "isr": [1, 2, 4, 5]}])["warnings"] == answer([known])["warnings"]
     assert not any("runs already" in each for each in cast("list[str]", answer([GOOD])["warnings"]))
 
 
