@@ -163,6 +163,27 @@ def followers_of(copies: Copies) -> Ints:
     return copies.sources.counts(len(copies)) + added.counts(len(copies)) - 1
 
 
+def partitions_of(copies: Copies, role: BrokerRole) -> list[tuple[str, int]]:
+    """The partitions of which a role has something to do, each with what it adds to the minimum, the most first.
+
+    A partition whose write rate is unknown is left out.
+    """
+    to, factor = copies.destinations, np.ones(len(copies), dtype=np.int64)
+    if role.role == "leader":
+        rows, factor = (
+            np.flatnonzero((copies.leader == role.broker) & copies.is_replicated()),
+            followers_of(copies),
+        )
+    else:
+        rows = to.rows[(to.brokers == role.broker) & (copies.is_between_brokers() != role.is_disk)]
+    needs = [
+        (copies.name(row), int(copies.write_bytes_per_s[row]) * int(factor[row]))
+        for row in rows.tolist()
+        if copies.write_bytes_per_s[row] != UNKNOWN
+    ]
+    return sorted(needs, key=lambda need: -need[1])
+
+
 def bytes_left(copies: Copies, *, counts_whole_logs: bool = True) -> Ints:
     """What each destination still has to get, (k,) in the order of ``copies.destinations``, or UNKNOWN.
 

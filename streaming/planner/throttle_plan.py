@@ -4,14 +4,15 @@
 each broker has to do, and when the move is done at each of the rates.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from policies.throttle.batches import BatchPlan
 from policies.throttle.checked_copies import Reassignment
+from policies.throttle.copies import Copies
 from policies.throttle.lists import ThrottledLists, lists_of
-from policies.throttle.needs import ByRole, Needs, needs_of
+from policies.throttle.needs import ByRole, Needs, needs_of, partitions_of
 from policies.throttle.rates import (
     Load,
     RatePlan,
@@ -149,11 +150,11 @@ def answer_of(plan: ThrottlePlan) -> dict[str, Any]:
         "leader_min_write_rate_bytes_per_s": _by_name(needs.write_bytes_per_s, "leader"),
         "failover_safe_leader_min_bytes_per_s": _by_name(needs.failover_safe_min_bytes_per_s, "leader"),
         "uniform": {
-            **_uniform_answer(plan.uniform),
+            **_uniform_answer(plan.uniform, copies),
             "deadline_met": plan.rule.is_in_time(plan.uniform.plan.total_s, ends=plan.uniform.plan.feasible),
         },
         "per_broker": {
-            **_outcome_answer(plan.per_broker),
+            **_outcome_answer(plan.per_broker, copies),
             "deadline_met": plan.rule.is_in_time(plan.per_broker.total_s, ends=plan.per_broker.feasible),
             "leader_rate_bytes_per_s": _by_name(plan.per_broker.rates, "leader"),
             "follower_rate_bytes_per_s": _by_name(plan.per_broker.rates, "follower"),
@@ -170,7 +171,7 @@ def _by_name(values: ByRole, role: Role) -> dict[str, int | None]:
     return {str(broker): value for broker, value in of_role(values, role).items()}
 
 
-def _outcome_answer(plan: RatePlan) -> dict[str, Any]:
+def _outcome_answer(plan: RatePlan, copies: Copies) -> dict[str, Any]:
     return {
         "feasible": plan.feasible,
         "violations": [
@@ -180,6 +181,7 @@ def _outcome_answer(plan: RatePlan) -> dict[str, Any]:
                 "rate_bytes_per_s": found.rate_bytes_per_s,
                 "min_bytes_per_s": found.min_bytes_per_s,
                 "deficit_bytes_per_s": found.deficit_bytes_per_s,
+                "partitions": [name for name, _ in partitions_of(copies, found.role)],
             }
             for found in plan.violations
         ],
@@ -189,9 +191,9 @@ def _outcome_answer(plan: RatePlan) -> dict[str, Any]:
     }
 
 
-def _uniform_answer(found: UniformPlan) -> dict[str, Any]:
+def _uniform_answer(found: UniformPlan, copies: Copies) -> dict[str, Any]:
     return {
-        **_outcome_answer(found.plan),
+        **_outcome_answer(found.plan, copies),
         "min_bytes_per_s": found.min_bytes_per_s,
         "rate_bytes_per_s": found.rate_bytes_per_s,
     }
@@ -200,7 +202,8 @@ def _uniform_answer(found: UniformPlan) -> dict[str, Any]:
 def _batches_answer(plan: ThrottlePlan, found: BatchPlan) -> dict[str, Any]:
     return {
         "batches": [
-            {**_uniform_answer(batch.plan), "partitions": batch.copies.names()} for batch in found.batches
+            {**_uniform_answer(batch.plan, batch.copies), "partitions": batch.copies.names()}
+            for batch in found.batches
         ],
         "total_s": found.total_s,
         "deadline_met": plan.rule.is_in_time(found.total_s, ends=found.ends),
@@ -235,7 +238,7 @@ def draw(plan: ThrottlePlan) -> str:
         *_draw_lists("follower", plan.lists.follower),
         *_table(plan),
         *_draw_verdicts(plan),
-        *_draw_violations(plan.uniform.plan, plan.per_broker),
+        *_draw_violations(plan),
         *_draw_left_out(plan.not_planned),
         *_draw_batches(plan),
         *(f"warning: {text}" for text in plan.warnings),
@@ -317,9 +320,12 @@ def _verdict(title: str, plan: RatePlan, *, in_batches: bool, lacking: str) -> s
     return f"{title}: done in {duration(plan.total_s)}{slowest}"
 
 
-def _draw_violations(*plans: RatePlan) -> Iterable[str]:
-    """Each once."""
-    return dict.fromkeys(_draw_violation(found) for plan in plans for found in plan.violations)
+def _draw_violations(plan: ThrottlePlan) -> Iterator[str]:
+    """Each once, with the partitions that need most."""
+    for found in dict.fromkeys([*plan.uniform.plan.violations, *plan.per_broker.violations]):
+        needs = partitions_of(plan.reassignment.copies, found.role)
+        names = show(f"{partition} needs {rate_text(need)}" for partition, need in needs)
+        yield f"{_draw_violation(found)} ({names})"
 
 
 def _draw_violation(found: Violation) -> str:

@@ -25,6 +25,7 @@ def test_a_rate_that_never_finishes_is_exit_code_3_with_the_plan_on_stdout(rate:
                 "rate_bytes_per_s": rate,
                 "min_bytes_per_s": 26 * MB,
                 "deficit_bytes_per_s": 26 * MB - rate,
+                "partitions": ["t1-0", "t0-0"],
             }
         ]
         assert list(outcome["duration_s"]) == ["leader:102", "leader:103", "follower:103", "follower:104"]
@@ -376,7 +377,7 @@ def test_batches_need_every_write_rate():
     assert "t-0 has no write rate" in result.stderr
 
 
-def test_text_names_the_role_that_never_ends(tmp_path: Path):
+def test_text_names_the_role_that_never_ends_and_the_partitions_that_need_most(tmp_path: Path):
     file = tmp_path / "moves.json"
     file.write_text(json.dumps({"partitions": WORKED}))
     result = CliRunner().invoke(
@@ -385,14 +386,14 @@ def test_text_names_the_role_that_never_ends(tmp_path: Path):
     assert result.exit_code == 3
     assert "uniform: INFEASIBLE, it would never end" in result.stdout
     assert (
-        "leader:101: 21.6 MB/s is not above its minimum of 26.0 MB/s, it must rise by more than 4.4 MB/s\n"
-        in result.stdout
+        "leader:101: 21.6 MB/s is not above its minimum of 26.0 MB/s, it must rise by more than 4.4 MB/s "
+        "(t1-0 needs 18.0 MB/s, t0-0 needs 8.0 MB/s)\n" in result.stdout
     )
 
 
 def test_a_rate_that_is_the_minimum_must_be_above_it():
     shown = plan(WORKED, "--rate", "26000000", "--format", "table").stdout
-    assert "  leader:101: 26.0 MB/s is its minimum, and a rate must be above that\n" in shown
+    assert "  leader:101: 26.0 MB/s is its minimum, and a rate must be above that (t1-0 needs" in shown
 
 
 @pytest.mark.parametrize(
