@@ -127,6 +127,13 @@ def needs_of(
     )
 
 
+def known_needs_of(copies: Copies, *, disk_threads: Mapping[int, int] = MappingProxyType({})) -> Needs:
+    """The needs of the partitions whose write rate is known; of their sizes what is known counts."""
+    known = copies.take(copies.write_bytes_per_s != UNKNOWN)
+    sizes = np.maximum(known.log_size_bytes, 0)
+    return needs_of(replace(known, log_size_bytes=sizes), disk_threads=disk_threads)
+
+
 def _disk_minimums(brokers: Ints, rates: Ints, threads: Mapping[int, int]) -> dict[int, int | None]:
     """By broker, the sum of the greatest rates of the replicas that it copies between its disks, as many as it copies at once."""
     order = np.lexsort((-rates, brokers))

@@ -376,7 +376,10 @@ def apply_plan(
     outcome = plan.uniform.plan if chosen == "uniform" else plan.per_broker
     if outcome.feasible is not True:
         why = (
-            "it would never end" if outcome.feasible is False else "it is not known whether it would ever end"
+            "it would never end"
+            if outcome.feasible is False
+            else f"it is not known whether it would ever end, because the write rate of {plan.without_rate} is unknown: give it as "
+            "write_bytes_per_s"
         )
         raise NotApplied(f"not applied: {why}; the throttle of the cluster is as it was")
     if plan.late:

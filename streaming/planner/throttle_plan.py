@@ -12,13 +12,14 @@ from policies.throttle.batches import BatchPlan
 from policies.throttle.checked_copies import Reassignment
 from policies.throttle.copies import Copies
 from policies.throttle.lists import ThrottledLists, lists_of
-from policies.throttle.needs import ByRole, Needs, needs_of, partitions_of
+from policies.throttle.needs import ByRole, Needs, known_needs_of, needs_of, partitions_of
 from policies.throttle.rates import (
     Load,
     RatePlan,
     RateRule,
     UniformPlan,
     Violation,
+    least_time_s,
     loads_of,
     per_broker_plan,
     uniform_plan,
@@ -56,6 +57,11 @@ class ThrottlePlan:
         return self.uniform.plan.feasible is False or self.per_broker.feasible is False
 
     @property
+    def without_rate(self) -> str:
+        """The partitions whose write rate is unknown."""
+        return show(lack.partition for lack in self.needs.lacking if "write_bytes_per_s" in lack.lacks)
+
+    @property
     def has_batches_that_end(self) -> bool:
         """Whether there are batches, and it is known of each that it ends."""
         return self.batches is not None and self.batches.ends is True
@@ -65,12 +71,16 @@ def make_plan(checked: Checked, rule: RateRule, *, batches: BatchPlan | None = N
     """Work out the plan of what can be planned."""
     reassignment = checked.reassignment
     needs = needs_of(reassignment.copies, disk_threads=checked.disk_threads)
-    loads = loads_of(needs)
+    loads = loads_of(needs, known_needs_of(reassignment.copies, disk_threads=checked.disk_threads))
     uniform, per_broker = uniform_plan(loads, rule), per_broker_plan(loads, rule)
-    totals_s = {"uniform": uniform.plan.total_s, "per broker": per_broker.total_s}
+    plans = {"uniform": uniform.plan, "per broker": per_broker}
+    takes_s = {
+        f"{title} takes{' at least' * (found.total_s is None)}": least_time_s(found.rates, loads)
+        for title, found in plans.items()
+    }
     if batches is not None:
-        totals_s = {"one batch after the other": batches.total_s}
-    late = tuple(_describe_late(totals_s, rule))
+        takes_s = {"one batch after the other takes": batches.total_s}
+    late = tuple(_describe_late(takes_s, rule))
     return ThrottlePlan(
         reassignment=reassignment,
         not_planned=checked.not_planned,
@@ -83,7 +93,7 @@ def make_plan(checked: Checked, rule: RateRule, *, batches: BatchPlan | None = N
         batches=batches,
         late=late,
         is_doubted=bool(checked.perhaps_running),
-        warnings=(*checked.notes, *_warnings(checked, needs), *_describe_doubt(batches, rule), *late),
+        warnings=(*checked.notes, *_warnings(checked, needs, rule), *_describe_doubt(batches, rule), *late),
     )
 
 
@@ -97,16 +107,16 @@ def _describe_doubt(batches: BatchPlan | None, rule: RateRule) -> Iterator[str]:
         )
 
 
-def _describe_late(totals_s: Mapping[str, float | None], rule: RateRule) -> Iterator[str]:
-    for title, total_s in totals_s.items():
-        if rule.is_in_time(total_s, ends=True) is False:
+def _describe_late(takes_s: Mapping[str, float | None], rule: RateRule) -> Iterator[str]:
+    for what, seconds in takes_s.items():
+        if rule.is_in_time(seconds, ends=True) is False:
             yield (
-                f"{title} takes {duration(total_s)} and misses the deadline of {duration(float(rule.deadline_s or 0))}: "
+                f"{what} {duration(seconds)} and misses the deadline of {duration(float(rule.deadline_s or 0))}: "
                 "give a higher --cap or a later --deadline"
             )
 
 
-def _warnings(checked: Checked, needs: Needs) -> Iterator[str]:
+def _warnings(checked: Checked, needs: Needs, rule: RateRule) -> Iterator[str]:
     reassignment, perhaps_running = checked.reassignment, set(checked.perhaps_running)
     still = [name for name in reassignment.without_data_movement if name not in perhaps_running]
     if perhaps_running:
@@ -126,8 +136,9 @@ def _warnings(checked: Checked, needs: Needs) -> Iterator[str]:
         yield (f"{copies} counted with the whole log: it is not known how much is there already")
     if needs.lacking:
         names = show(f"{lack.partition} ({', '.join(lack.lacks)})" for lack in needs.lacking)
+        too_low = " and rates may be too low" if needs.lacks_minimums or rule.deadline_s is not None else ""
         yield (
-            f"some values are unknown, so figures that depend on them are missing: {names}. Give them in the request "
+            f"some values are unknown, so figures that depend on them are missing{too_low}: {names}. Give them in the request "
             "(`trimtab throttle plan --help` shows one), or let them be read from the cluster with --bootstrap or --cluster"
         )
 
@@ -151,11 +162,11 @@ def answer_of(plan: ThrottlePlan) -> dict[str, Any]:
         "failover_safe_leader_min_bytes_per_s": _by_name(needs.failover_safe_min_bytes_per_s, "leader"),
         "uniform": {
             **_uniform_answer(plan.uniform, copies),
-            "deadline_met": plan.rule.is_in_time(plan.uniform.plan.total_s, ends=plan.uniform.plan.feasible),
+            "deadline_met": _is_in_time(plan, plan.uniform.plan),
         },
         "per_broker": {
             **_outcome_answer(plan.per_broker, copies),
-            "deadline_met": plan.rule.is_in_time(plan.per_broker.total_s, ends=plan.per_broker.feasible),
+            "deadline_met": _is_in_time(plan, plan.per_broker),
             "leader_rate_bytes_per_s": _by_name(plan.per_broker.rates, "leader"),
             "follower_rate_bytes_per_s": _by_name(plan.per_broker.rates, "follower"),
         },
@@ -165,6 +176,13 @@ def answer_of(plan: ThrottlePlan) -> dict[str, Any]:
         "warnings": plan.warnings,
         "fingerprint": copies.fingerprint(),
     }
+
+
+def _is_in_time(plan: ThrottlePlan, found: RatePlan) -> bool | None:
+    """What is known may take too long already."""
+    if plan.rule.is_in_time(least_time_s(found.rates, plan.loads), ends=True) is False:
+        return False
+    return plan.rule.is_in_time(found.total_s, ends=found.feasible)
 
 
 def _by_name(values: ByRole, role: Role) -> dict[str, int | None]:
@@ -269,8 +287,10 @@ def _table(plan: ThrottlePlan) -> Iterator[str]:
         safe = (
             rate_text(plan.needs.failover_safe_min_bytes_per_s.get(role, 0)) if role.role == "leader" else ""
         )
+        is_part = load.min_bytes_per_s is None and load.known_min_bytes_per_s is not None
+        least = f"{'≥' * is_part}{rate_text(load.least_min_bytes_per_s)}"
         yield (
-            f"{role!s:<13}{bytes_text(load.bytes_left):>10}{rate_text(writes):>12}{rate_text(load.min_bytes_per_s):>12}{safe:>12}"
+            f"{role!s:<13}{bytes_text(load.bytes_left):>10}{rate_text(writes):>12}{least:>12}{safe:>12}"
             f"{_draw_outcome(plan.uniform.plan, role)}{_draw_outcome(plan.per_broker, role)}"
         )
     leading = {load.role for load in plan.loads}
@@ -289,27 +309,14 @@ def _draw_verdicts(plan: ThrottlePlan) -> Iterator[str]:
     if not plan.loads:
         return
     yield ""
-    lacking = _draw_lacking(plan)
     for title, rates in (("uniform", plan.uniform.plan), ("per broker", plan.per_broker)):
-        yield _verdict(title, rates, in_batches=plan.has_batches_that_end, lacking=lacking)
+        yield _verdict(title, rates, in_batches=plan.has_batches_that_end, without_rate=plan.without_rate)
 
 
-def _draw_lacking(plan: ThrottlePlan) -> str:
-    """Whose write rates are unknown, and whose sizes where a deadline makes a rate of them."""
-    rates, sizes = (
-        [lack.partition for lack in plan.needs.lacking if key in lack.lacks]
-        for key in ("write_bytes_per_s", "log_size_bytes")
-    )
-    texts = [f"the write rate of {show(rates)} is unknown"] if rates else []
-    if sizes and plan.rule.deadline_s is not None:
-        texts.append(f"the deadline needs the size of {show(sizes)}, which is unknown")
-    return " and ".join(texts)
-
-
-def _verdict(title: str, plan: RatePlan, *, in_batches: bool, lacking: str) -> str:
-    """How a plan ends; ``lacking`` says why that is unknown, if it is."""
+def _verdict(title: str, plan: RatePlan, *, in_batches: bool, without_rate: str) -> str:
+    """How a plan ends."""
     if plan.feasible is None:
-        return f"{title}: unknown whether it ends, because {lacking}"
+        return f"{title}: unknown whether it ends, because the write rate of {without_rate} is unknown"
     if not plan.feasible and in_batches:
         return f"{title}: all at once it would never end, in the batches below it does"
     if not plan.feasible:
