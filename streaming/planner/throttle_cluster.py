@@ -32,11 +32,10 @@ from streaming.planner.throttle_plan import ThrottlePlan
 from streaming.planner.throttle_request import (
     BadRequest,
     Checked,
-    NotPlanned,
     PartitionRow,
     ThrottleRequest,
     check,
-    require_any,
+    leave_out,
     show,
     sift,
     whole_numbers,
@@ -295,23 +294,9 @@ def _without_full_disks(checked: Checked, sizes: LogSizes) -> Checked:
             full[broker] = (
                 f"broker {broker} would receive {bytes_text(needed)} and has {bytes_text(free)} free: the plan is larger than its disks"
             )
-    if not full:
-        return checked
-    fits = np.ones(len(copies), dtype=np.bool_)
-    refused = []
-    for row, broker in zip(
-        copies.destinations.rows.tolist(), copies.destinations.brokers.tolist(), strict=True
-    ):
-        if broker in full and fits[row]:
-            fits[row] = False
-            refused.append(NotPlanned(copies.name(row), full[broker]))
-    return require_any(
-        replace(
-            checked,
-            reassignment=replace(checked.reassignment, copies=copies.take(fits)),
-            not_planned=tuple(sorted([*checked.not_planned, *refused])),
-        )
-    )
+    to = copies.destinations
+    gains = zip(to.rows.tolist(), to.brokers.tolist(), strict=True)
+    return leave_out(checked, {row: full[broker] for row, broker in gains if broker in full})
 
 
 def _notes(

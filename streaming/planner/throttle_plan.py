@@ -63,8 +63,8 @@ class ThrottlePlan:
 
     @property
     def has_batches_that_end(self) -> bool:
-        """Whether there are batches, and it is known of each that it ends."""
-        return self.batches is not None and self.batches.ends is True
+        """Whether there are batches, and each ends."""
+        return self.batches is not None and self.batches.ends
 
 
 def make_plan(checked: Checked, rule: RateRule, *, batches: BatchPlan | None = None) -> ThrottlePlan:

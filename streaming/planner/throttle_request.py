@@ -304,6 +304,21 @@ def require_any(checked: Checked) -> Checked:
     return checked
 
 
+def leave_out(checked: Checked, reasons: Mapping[int, str]) -> Checked:
+    """The same without the copies of the rows in ``reasons``. Raises ``BadRequest`` if none is left."""
+    copies = checked.reassignment.copies
+    kept = np.ones(len(copies), dtype=np.bool_)
+    kept[list(reasons)] = False
+    refused = (NotPlanned(copies.name(row), reason) for row, reason in reasons.items())
+    return require_any(
+        replace(
+            checked,
+            reassignment=replace(checked.reassignment, copies=copies.take(kept)),
+            not_planned=tuple(sorted([*checked.not_planned, *refused])),
+        )
+    )
+
+
 def _refusal_of(refused: Iterable[NotPlanned]) -> BadRequest:
     return BadRequest(
         show((f"{each.partition}: {each.reason}" for each in sorted(set(refused))), separator="; ")
