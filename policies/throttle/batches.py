@@ -15,7 +15,7 @@ import numpy as np
 
 from policies.columns import Ints
 from policies.throttle.copies import DISK, LARGEST_NUMBER, RECOVERY, UNKNOWN, Copies
-from policies.throttle.needs import followers_of, needs_of
+from policies.throttle.needs import followers_of, known_needs_of, needs_of
 from policies.throttle.rates import Load, RateRule, UniformPlan, ceil_ratio, loads_of, uniform_plan
 from policies.wording import counted
 
@@ -46,26 +46,37 @@ class BatchPlan:
     """The same with every batch at the cap; None without a cap too."""
 
     @property
-    def ends(self) -> bool | None:
-        """Whether each batch ends; None: unknown, and of none is it known that it does not."""
-        found = {batch.plan.plan.feasible for batch in self.batches}
-        return False if False in found else None if None in found else True
+    def ends(self) -> bool:
+        """Whether each batch ends."""
+        return all(batch.plan.plan.feasible for batch in self.batches)
+
+
+def in_no_batch(copies: Copies) -> dict[int, str]:
+    """The rows that cannot go in a batch, with the reason and what to do."""
+    unfit = (
+        (
+            copies.of_kind(RECOVERY).rows,
+            "its broker fetches all that it missed at once, so it is in no batch; plan it without batches",
+        ),
+        (
+            copies.of_kind(DISK).rows,
+            "a broker makes batches of its moves between disks itself, so it is in no batch; plan it without batches",
+        ),
+        (
+            np.flatnonzero(copies.write_bytes_per_s == UNKNOWN),
+            "its write rate is unknown, so nobody can tell what a batch with it needs; give write_bytes_per_s",
+        ),
+    )
+    return {row: reason for rows, reason in unfit for row in rows.tolist()}
 
 
 def batches_of(copies: Copies, rule: RateRule, *, count: int | None) -> BatchPlan:
     """``count`` batches; with None, as few as the packing finds that each need less than the cap. Raises ``CannotBatch``.
 
     A batch fits when its largest minimum with headroom is at most the cap; a single partition that does not fit with its
-    headroom is a batch of its own. With ``count``, the needs of the batches are as equal as possible; none is empty.
+    headroom is a batch of its own. With ``count``, the needs of the batches are as equal as possible; none is empty. No copy may be
+    one that is ``in_no_batch``.
     """
-    if (copies.kind == RECOVERY).any():
-        raise CannotBatch(
-            "a broker that is back fetches all that it missed at once; leave these partitions out"
-        )
-    if (copies.kind == DISK).any():
-        raise CannotBatch(
-            "moves between disks have a rate of their own, and a broker makes batches of them itself; plan them from a file of their own"
-        )
     needs = _needs_table(copies)
     cap = rule.caps.default_bytes_per_s
     if count is None:
@@ -80,7 +91,7 @@ def batches_of(copies: Copies, rule: RateRule, *, count: int | None) -> BatchPla
             )
         places = _assign(needs, _choose_least_loaded(needs, count))
     parts = [copies.take(places == number) for number in np.unique(places).tolist()]
-    loads = [loads_of(needs_of(part)) for part in parts]
+    loads = [loads_of(needs_of(part), known_needs_of(part)) for part in parts]
     plans = _plans_in_time(loads, rule)
     at_cap = None if cap is None else _plans(loads, RateRule(fixed_bytes_per_s=cap))
     return BatchPlan(
@@ -143,11 +154,6 @@ class _NeedsTable:
 
 
 def _needs_table(copies: Copies) -> _NeedsTable:
-    if (copies.write_bytes_per_s == UNKNOWN).any():
-        row = int(np.flatnonzero(copies.write_bytes_per_s == UNKNOWN)[0])
-        raise CannotBatch(
-            f"{copies.name(row)} has no write rate, so nobody can tell what a batch with it needs"
-        )
     followers = followers_of(copies)
     if sum(copies.write_bytes_per_s.tolist()) * int(followers.max(initial=0)) >= LARGEST_SUM:
         raise CannotBatch(

@@ -127,6 +127,13 @@ def needs_of(
     )
 
 
+def known_needs_of(copies: Copies, *, disk_threads: Mapping[int, int] = MappingProxyType({})) -> Needs:
+    """The needs of the partitions whose write rate is known; of their sizes what is known counts."""
+    known = copies.take(copies.write_bytes_per_s != UNKNOWN)
+    sizes = np.maximum(known.log_size_bytes, 0)
+    return needs_of(replace(known, log_size_bytes=sizes), disk_threads=disk_threads)
+
+
 def _disk_minimums(brokers: Ints, rates: Ints, threads: Mapping[int, int]) -> dict[int, int | None]:
     """By broker, the sum of the greatest rates of the replicas that it copies between its disks, as many as it copies at once."""
     order = np.lexsort((-rates, brokers))
@@ -161,6 +168,27 @@ def followers_of(copies: Copies) -> Ints:
     """Followers of each partition while it is copied, those that a reassignment adds included, (n,)."""
     added = copies.of_kind(REASSIGNMENT)
     return copies.sources.counts(len(copies)) + added.counts(len(copies)) - 1
+
+
+def partitions_of(copies: Copies, role: BrokerRole) -> list[tuple[str, int]]:
+    """The partitions of which a role has something to do, each with what it adds to the minimum, the most first.
+
+    A partition whose write rate is unknown is left out.
+    """
+    to, factor = copies.destinations, np.ones(len(copies), dtype=np.int64)
+    if role.role == "leader":
+        rows, factor = (
+            np.flatnonzero((copies.leader == role.broker) & copies.is_replicated()),
+            followers_of(copies),
+        )
+    else:
+        rows = to.rows[(to.brokers == role.broker) & (copies.is_between_brokers() != role.is_disk)]
+    needs = [
+        (copies.name(row), int(copies.write_bytes_per_s[row]) * int(factor[row]))
+        for row in rows.tolist()
+        if copies.write_bytes_per_s[row] != UNKNOWN
+    ]
+    return sorted(needs, key=lambda need: -need[1])
 
 
 def bytes_left(copies: Copies, *, counts_whole_logs: bool = True) -> Ints:

@@ -75,6 +75,20 @@ class Load:
     role: BrokerRole
     bytes_left: int | None
     min_bytes_per_s: int | None
+    known_bytes_left: int = 0
+    """The part of unknown bytes that is known."""
+    known_min_bytes_per_s: int | None = None
+    """The part of an unknown minimum that is known; None: no part of it is."""
+
+    @property
+    def least_bytes_left(self) -> int:
+        """What is left at least."""
+        return self.known_bytes_left if self.bytes_left is None else self.bytes_left
+
+    @property
+    def least_min_bytes_per_s(self) -> int | None:
+        """What the minimum is at least; None if nothing is known of it."""
+        return self.known_min_bytes_per_s if self.min_bytes_per_s is None else self.min_bytes_per_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +98,7 @@ class Violation:
     role: BrokerRole
     rate_bytes_per_s: int
     min_bytes_per_s: int
+    """Where a write rate is unknown, what the minimum is at least."""
 
     @property
     def deficit_bytes_per_s(self) -> int:
@@ -96,7 +111,7 @@ class RatePlan:
     """Rates with what follows from them."""
 
     rates: Mapping[BrokerRole, int | None]
-    """In the order of ``ROLES``, ids ascending; None where a number that it needs is unknown."""
+    """In the order of ``ROLES``, ids ascending; made of what is known, None where that is nothing."""
     feasible: bool | None
     """None: unknown, and no violation is known."""
     violations: tuple[Violation, ...]
@@ -118,10 +133,17 @@ class UniformPlan:
     plan: RatePlan
 
 
-def loads_of(needs: Needs) -> tuple[Load, ...]:
-    """Every role of every broker, in the order of ``ROLES``, ids ascending."""
+def loads_of(needs: Needs, known: Needs | None = None) -> tuple[Load, ...]:
+    """Every role of every broker, in the order of ``ROLES``, ids ascending; ``known`` is the part of ``needs`` that is known."""
+    known = needs if known is None else known
     return tuple(
-        Load(role=role, bytes_left=needs.bytes_left.get(role, 0), min_bytes_per_s=minimum)
+        Load(
+            role=role,
+            bytes_left=needs.bytes_left.get(role, 0),
+            min_bytes_per_s=minimum,
+            known_bytes_left=known.bytes_left.get(role) or 0,
+            known_min_bytes_per_s=known.min_bytes_per_s.get(role),
+        )
         for role, minimum in needs.min_bytes_per_s.items()
     )
 
@@ -129,12 +151,12 @@ def loads_of(needs: Needs) -> tuple[Load, ...]:
 def uniform_plan(loads: tuple[Load, ...], rule: RateRule) -> UniformPlan:
     """The largest of what each role needs, at most the smallest of their caps and the largest number Kafka takes."""
     shared = [load for load in loads if not load.role.is_disk]
-    wanted = _largest(_wanted_rate(load, rule) for load in shared)
+    wanted = [rate for load in shared if (rate := _wanted_rate(load, rule)) is not None]
     caps = [cap for load in shared if (cap := rule.caps.cap_of(load.role)) is not None]
     rate = rule.fixed_bytes_per_s
-    if rate is None and wanted is not None:
+    if rate is None and (wanted or not shared):
         rooms = [rule.room.cap_of(load.role) or 0 for load in shared]
-        rate = min([max(wanted, rule.floor_bytes_per_s, min(rooms, default=0)), LARGEST_NUMBER, *caps])
+        rate = min([max([*wanted, rule.floor_bytes_per_s, min(rooms, default=0)]), LARGEST_NUMBER, *caps])
     rates = {load.role: _own_rate(load, rule) if load.role.is_disk else rate for load in loads}
     return UniformPlan(
         min_bytes_per_s=_largest(load.min_bytes_per_s for load in shared),
@@ -188,6 +210,20 @@ def plan_at(rates: Mapping[BrokerRole, int | None], loads: Iterable[Load]) -> Ra
     )
 
 
+def least_time_s(rates: Mapping[BrokerRole, int | None], loads: Iterable[Load]) -> float | None:
+    """How long copies take at least, by all that is known of them; None if they never end."""
+    known = [
+        Load(
+            role=load.role,
+            bytes_left=load.least_bytes_left,
+            min_bytes_per_s=load.least_min_bytes_per_s or 0,
+        )
+        for load in loads
+        if rates[load.role] is not None
+    ]
+    return plan_at(rates, known).total_s
+
+
 def ceil_ratio(value: int, ratio: Fraction) -> int:
     """``value * ratio`` rounded up, in integers."""
     return -(-value * ratio.numerator // ratio.denominator)
@@ -199,15 +235,14 @@ def fraction_of(ratio: float) -> Fraction:
 
 
 def _wanted_rate(load: Load, rule: RateRule) -> int | None:
-    """The rate that a role needs, before floor and cap."""
-    if load.min_bytes_per_s is None:
+    """The rate that a role needs by what is known of it, before floor and cap; None if nothing is."""
+    minimum = load.least_min_bytes_per_s
+    if minimum is None:
         return None
-    wanted = ceil_ratio(load.min_bytes_per_s, 1 + rule.headroom_ratio)
+    wanted = ceil_ratio(minimum, 1 + rule.headroom_ratio)
     if rule.deadline_s is None:
         return wanted
-    if load.bytes_left is None:
-        return None
-    in_time = load.min_bytes_per_s + ceil_ratio(load.bytes_left, 1 / rule.deadline_s)
+    in_time = minimum + ceil_ratio(load.least_bytes_left, 1 / rule.deadline_s)
     if rule.deadline_most_bytes_per_s is not None and rule.caps.cap_of(load.role) is None:
         in_time = min(in_time, rule.deadline_most_bytes_per_s)
     return max(wanted, in_time)
@@ -225,9 +260,10 @@ def _own_rate(load: Load, rule: RateRule) -> int | None:
 
 def _violation(load: Load, rate: int | None) -> Violation | None:
     """A role without bytes to move is done, whatever its rate; if the bytes are unknown, there may be some."""
-    if rate is None or load.min_bytes_per_s is None or load.bytes_left == 0 or rate > load.min_bytes_per_s:
+    minimum = load.least_min_bytes_per_s
+    if rate is None or minimum is None or load.bytes_left == 0 or rate > minimum:
         return None
-    return Violation(role=load.role, rate_bytes_per_s=rate, min_bytes_per_s=load.min_bytes_per_s)
+    return Violation(role=load.role, rate_bytes_per_s=rate, min_bytes_per_s=minimum)
 
 
 def _duration_s(load: Load, rate: int | None) -> float | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 import msgspec
 
-from policies.throttle.batches import CannotBatch, batches_of
+from policies.throttle.batches import CannotBatch, batches_of, in_no_batch
 from policies.throttle.copies import LARGEST_NUMBER
 from policies.throttle.needs import MIN_INTERVAL_MS
 from policies.throttle.rates import MIB, Caps, RateRule
@@ -25,6 +25,7 @@ from streaming.planner.throttle_request import (
     Checked,
     ThrottleRequest,
     checked_request,
+    leave_out,
     read_request,
 )
 from streaming.process.exits import INFEASIBLE, PARTIAL, Refused, WrongUse, raised_as
@@ -332,6 +333,7 @@ def _make_and_print(
 ) -> ThrottlePlan:
     batched = None
     if batches is not None:
+        checked = leave_out(checked, in_no_batch(checked.reassignment.copies))
         count = None if batches == "auto" else int(batches)
         try:
             batched = batches_of(checked.reassignment.copies, rule, count=count)

@@ -32,11 +32,10 @@ from streaming.planner.throttle_plan import ThrottlePlan
 from streaming.planner.throttle_request import (
     BadRequest,
     Checked,
-    NotPlanned,
     PartitionRow,
     ThrottleRequest,
     check,
-    require_any,
+    leave_out,
     show,
     sift,
     whole_numbers,
@@ -295,23 +294,9 @@ def _without_full_disks(checked: Checked, sizes: LogSizes) -> Checked:
             full[broker] = (
                 f"broker {broker} would receive {bytes_text(needed)} and has {bytes_text(free)} free: the plan is larger than its disks"
             )
-    if not full:
-        return checked
-    fits = np.ones(len(copies), dtype=np.bool_)
-    refused = []
-    for row, broker in zip(
-        copies.destinations.rows.tolist(), copies.destinations.brokers.tolist(), strict=True
-    ):
-        if broker in full and fits[row]:
-            fits[row] = False
-            refused.append(NotPlanned(copies.name(row), full[broker]))
-    return require_any(
-        replace(
-            checked,
-            reassignment=replace(checked.reassignment, copies=copies.take(fits)),
-            not_planned=tuple(sorted([*checked.not_planned, *refused])),
-        )
-    )
+    to = copies.destinations
+    gains = zip(to.rows.tolist(), to.brokers.tolist(), strict=True)
+    return leave_out(checked, {row: full[broker] for row, broker in gains if broker in full})
 
 
 def _notes(
@@ -376,7 +361,10 @@ def apply_plan(
     outcome = plan.uniform.plan if chosen == "uniform" else plan.per_broker
     if outcome.feasible is not True:
         why = (
-            "it would never end" if outcome.feasible is False else "it is not known whether it would ever end"
+            "it would never end"
+            if outcome.feasible is False
+            else f"it is not known whether it would ever end, because the write rate of {plan.without_rate} is unknown: give it as "
+            "write_bytes_per_s"
         )
         raise NotApplied(f"not applied: {why}; the throttle of the cluster is as it was")
     if plan.late:

@@ -4,20 +4,22 @@
 each broker has to do, and when the move is done at each of the rates.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from policies.throttle.batches import BatchPlan
 from policies.throttle.checked_copies import Reassignment
+from policies.throttle.copies import Copies
 from policies.throttle.lists import ThrottledLists, lists_of
-from policies.throttle.needs import ByRole, Needs, needs_of
+from policies.throttle.needs import ByRole, Needs, known_needs_of, needs_of, partitions_of
 from policies.throttle.rates import (
     Load,
     RatePlan,
     RateRule,
     UniformPlan,
     Violation,
+    least_time_s,
     loads_of,
     per_broker_plan,
     uniform_plan,
@@ -55,21 +57,30 @@ class ThrottlePlan:
         return self.uniform.plan.feasible is False or self.per_broker.feasible is False
 
     @property
+    def without_rate(self) -> str:
+        """The partitions whose write rate is unknown."""
+        return show(lack.partition for lack in self.needs.lacking if "write_bytes_per_s" in lack.lacks)
+
+    @property
     def has_batches_that_end(self) -> bool:
-        """Whether there are batches, and it is known of each that it ends."""
-        return self.batches is not None and self.batches.ends is True
+        """Whether there are batches, and each ends."""
+        return self.batches is not None and self.batches.ends
 
 
 def make_plan(checked: Checked, rule: RateRule, *, batches: BatchPlan | None = None) -> ThrottlePlan:
     """Work out the plan of what can be planned."""
     reassignment = checked.reassignment
     needs = needs_of(reassignment.copies, disk_threads=checked.disk_threads)
-    loads = loads_of(needs)
+    loads = loads_of(needs, known_needs_of(reassignment.copies, disk_threads=checked.disk_threads))
     uniform, per_broker = uniform_plan(loads, rule), per_broker_plan(loads, rule)
-    totals_s = {"uniform": uniform.plan.total_s, "per broker": per_broker.total_s}
+    plans = {"uniform": uniform.plan, "per broker": per_broker}
+    takes_s = {
+        f"{title} takes{' at least' * (found.total_s is None)}": least_time_s(found.rates, loads)
+        for title, found in plans.items()
+    }
     if batches is not None:
-        totals_s = {"one batch after the other": batches.total_s}
-    late = tuple(_describe_late(totals_s, rule))
+        takes_s = {"one batch after the other takes": batches.total_s}
+    late = tuple(_describe_late(takes_s, rule))
     return ThrottlePlan(
         reassignment=reassignment,
         not_planned=checked.not_planned,
@@ -82,7 +93,7 @@ def make_plan(checked: Checked, rule: RateRule, *, batches: BatchPlan | None = N
         batches=batches,
         late=late,
         is_doubted=bool(checked.perhaps_running),
-        warnings=(*checked.notes, *_warnings(checked, needs), *_describe_doubt(batches, rule), *late),
+        warnings=(*checked.notes, *_warnings(checked, needs, rule), *_describe_doubt(batches, rule), *late),
     )
 
 
@@ -96,16 +107,16 @@ def _describe_doubt(batches: BatchPlan | None, rule: RateRule) -> Iterator[str]:
         )
 
 
-def _describe_late(totals_s: Mapping[str, float | None], rule: RateRule) -> Iterator[str]:
-    for title, total_s in totals_s.items():
-        if rule.is_in_time(total_s, ends=True) is False:
+def _describe_late(takes_s: Mapping[str, float | None], rule: RateRule) -> Iterator[str]:
+    for what, seconds in takes_s.items():
+        if rule.is_in_time(seconds, ends=True) is False:
             yield (
-                f"{title} takes {duration(total_s)} and misses the deadline of {duration(float(rule.deadline_s or 0))}: "
+                f"{what} {duration(seconds)} and misses the deadline of {duration(float(rule.deadline_s or 0))}: "
                 "give a higher --cap or a later --deadline"
             )
 
 
-def _warnings(checked: Checked, needs: Needs) -> Iterator[str]:
+def _warnings(checked: Checked, needs: Needs, rule: RateRule) -> Iterator[str]:
     reassignment, perhaps_running = checked.reassignment, set(checked.perhaps_running)
     still = [name for name in reassignment.without_data_movement if name not in perhaps_running]
     if perhaps_running:
@@ -125,8 +136,9 @@ def _warnings(checked: Checked, needs: Needs) -> Iterator[str]:
         yield (f"{copies} counted with the whole log: it is not known how much is there already")
     if needs.lacking:
         names = show(f"{lack.partition} ({', '.join(lack.lacks)})" for lack in needs.lacking)
+        too_low = " and rates may be too low" if needs.lacks_minimums or rule.deadline_s is not None else ""
         yield (
-            f"some values are unknown, so figures that depend on them are missing: {names}. Give them in the request "
+            f"some values are unknown, so figures that depend on them are missing{too_low}: {names}. Give them in the request "
             "(`trimtab throttle plan --help` shows one), or let them be read from the cluster with --bootstrap or --cluster"
         )
 
@@ -149,12 +161,12 @@ def answer_of(plan: ThrottlePlan) -> dict[str, Any]:
         "leader_min_write_rate_bytes_per_s": _by_name(needs.write_bytes_per_s, "leader"),
         "failover_safe_leader_min_bytes_per_s": _by_name(needs.failover_safe_min_bytes_per_s, "leader"),
         "uniform": {
-            **_uniform_answer(plan.uniform),
-            "deadline_met": plan.rule.is_in_time(plan.uniform.plan.total_s, ends=plan.uniform.plan.feasible),
+            **_uniform_answer(plan.uniform, copies),
+            "deadline_met": _is_in_time(plan, plan.uniform.plan),
         },
         "per_broker": {
-            **_outcome_answer(plan.per_broker),
-            "deadline_met": plan.rule.is_in_time(plan.per_broker.total_s, ends=plan.per_broker.feasible),
+            **_outcome_answer(plan.per_broker, copies),
+            "deadline_met": _is_in_time(plan, plan.per_broker),
             "leader_rate_bytes_per_s": _by_name(plan.per_broker.rates, "leader"),
             "follower_rate_bytes_per_s": _by_name(plan.per_broker.rates, "follower"),
         },
@@ -166,11 +178,18 @@ def answer_of(plan: ThrottlePlan) -> dict[str, Any]:
     }
 
 
+def _is_in_time(plan: ThrottlePlan, found: RatePlan) -> bool | None:
+    """What is known may take too long already."""
+    if plan.rule.is_in_time(least_time_s(found.rates, plan.loads), ends=True) is False:
+        return False
+    return plan.rule.is_in_time(found.total_s, ends=found.feasible)
+
+
 def _by_name(values: ByRole, role: Role) -> dict[str, int | None]:
     return {str(broker): value for broker, value in of_role(values, role).items()}
 
 
-def _outcome_answer(plan: RatePlan) -> dict[str, Any]:
+def _outcome_answer(plan: RatePlan, copies: Copies) -> dict[str, Any]:
     return {
         "feasible": plan.feasible,
         "violations": [
@@ -180,6 +199,7 @@ def _outcome_answer(plan: RatePlan) -> dict[str, Any]:
                 "rate_bytes_per_s": found.rate_bytes_per_s,
                 "min_bytes_per_s": found.min_bytes_per_s,
                 "deficit_bytes_per_s": found.deficit_bytes_per_s,
+                "partitions": [name for name, _ in partitions_of(copies, found.role)],
             }
             for found in plan.violations
         ],
@@ -189,9 +209,9 @@ def _outcome_answer(plan: RatePlan) -> dict[str, Any]:
     }
 
 
-def _uniform_answer(found: UniformPlan) -> dict[str, Any]:
+def _uniform_answer(found: UniformPlan, copies: Copies) -> dict[str, Any]:
     return {
-        **_outcome_answer(found.plan),
+        **_outcome_answer(found.plan, copies),
         "min_bytes_per_s": found.min_bytes_per_s,
         "rate_bytes_per_s": found.rate_bytes_per_s,
     }
@@ -200,7 +220,8 @@ def _uniform_answer(found: UniformPlan) -> dict[str, Any]:
 def _batches_answer(plan: ThrottlePlan, found: BatchPlan) -> dict[str, Any]:
     return {
         "batches": [
-            {**_uniform_answer(batch.plan), "partitions": batch.copies.names()} for batch in found.batches
+            {**_uniform_answer(batch.plan, batch.copies), "partitions": batch.copies.names()}
+            for batch in found.batches
         ],
         "total_s": found.total_s,
         "deadline_met": plan.rule.is_in_time(found.total_s, ends=found.ends),
@@ -235,7 +256,7 @@ def draw(plan: ThrottlePlan) -> str:
         *_draw_lists("follower", plan.lists.follower),
         *_table(plan),
         *_draw_verdicts(plan),
-        *_draw_violations(plan.uniform.plan, plan.per_broker),
+        *_draw_violations(plan),
         *_draw_left_out(plan.not_planned),
         *_draw_batches(plan),
         *(f"warning: {text}" for text in plan.warnings),
@@ -266,8 +287,10 @@ def _table(plan: ThrottlePlan) -> Iterator[str]:
         safe = (
             rate_text(plan.needs.failover_safe_min_bytes_per_s.get(role, 0)) if role.role == "leader" else ""
         )
+        is_part = load.min_bytes_per_s is None and load.known_min_bytes_per_s is not None
+        least = f"{'≥' * is_part}{rate_text(load.least_min_bytes_per_s)}"
         yield (
-            f"{role!s:<13}{bytes_text(load.bytes_left):>10}{rate_text(writes):>12}{rate_text(load.min_bytes_per_s):>12}{safe:>12}"
+            f"{role!s:<13}{bytes_text(load.bytes_left):>10}{rate_text(writes):>12}{least:>12}{safe:>12}"
             f"{_draw_outcome(plan.uniform.plan, role)}{_draw_outcome(plan.per_broker, role)}"
         )
     leading = {load.role for load in plan.loads}
@@ -286,27 +309,14 @@ def _draw_verdicts(plan: ThrottlePlan) -> Iterator[str]:
     if not plan.loads:
         return
     yield ""
-    lacking = _draw_lacking(plan)
     for title, rates in (("uniform", plan.uniform.plan), ("per broker", plan.per_broker)):
-        yield _verdict(title, rates, in_batches=plan.has_batches_that_end, lacking=lacking)
+        yield _verdict(title, rates, in_batches=plan.has_batches_that_end, without_rate=plan.without_rate)
 
 
-def _draw_lacking(plan: ThrottlePlan) -> str:
-    """Whose write rates are unknown, and whose sizes where a deadline makes a rate of them."""
-    rates, sizes = (
-        [lack.partition for lack in plan.needs.lacking if key in lack.lacks]
-        for key in ("write_bytes_per_s", "log_size_bytes")
-    )
-    texts = [f"the write rate of {show(rates)} is unknown"] if rates else []
-    if sizes and plan.rule.deadline_s is not None:
-        texts.append(f"the deadline needs the size of {show(sizes)}, which is unknown")
-    return " and ".join(texts)
-
-
-def _verdict(title: str, plan: RatePlan, *, in_batches: bool, lacking: str) -> str:
-    """How a plan ends; ``lacking`` says why that is unknown, if it is."""
+def _verdict(title: str, plan: RatePlan, *, in_batches: bool, without_rate: str) -> str:
+    """How a plan ends."""
     if plan.feasible is None:
-        return f"{title}: unknown whether it ends, because {lacking}"
+        return f"{title}: unknown whether it ends, because the write rate of {without_rate} is unknown"
     if not plan.feasible and in_batches:
         return f"{title}: all at once it would never end, in the batches below it does"
     if not plan.feasible:
@@ -317,9 +327,12 @@ def _verdict(title: str, plan: RatePlan, *, in_batches: bool, lacking: str) -> s
     return f"{title}: done in {duration(plan.total_s)}{slowest}"
 
 
-def _draw_violations(*plans: RatePlan) -> Iterable[str]:
-    """Each once."""
-    return dict.fromkeys(_draw_violation(found) for plan in plans for found in plan.violations)
+def _draw_violations(plan: ThrottlePlan) -> Iterator[str]:
+    """Each once, with the partitions that need most."""
+    for found in dict.fromkeys([*plan.uniform.plan.violations, *plan.per_broker.violations]):
+        needs = partitions_of(plan.reassignment.copies, found.role)
+        names = show(f"{partition} needs {rate_text(need)}" for partition, need in needs)
+        yield f"{_draw_violation(found)} ({names})"
 
 
 def _draw_violation(found: Violation) -> str:

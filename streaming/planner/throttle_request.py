@@ -201,9 +201,7 @@ def checked_request(request: ThrottleRequest, *, recovering: Collection[int] = (
     """
     rows, refused = sift(request, _lack_of)
     behind = [sorted(_behind(row, recovering)) for row in rows]
-    between_disks = [
-        sorted({broker for broker, _ in row.placed} & {*(row.current_replicas or ())}) for row in rows
-    ]
+    between_disks = [sorted({broker for broker, _ in row.placed} & row.sources) for row in rows]
     idle = set(recovering) - set(chain.from_iterable(behind))
     notes = [
         f"--recovering {broker}: no partition has a replica on it that another broker leads"
@@ -227,7 +225,11 @@ def checked_request(request: ThrottleRequest, *, recovering: Collection[int] = (
         ),
         refused,
     )
-    unsaid = {f"{row.topic}-{row.partition}" for row in rows if row.in_progress_adding_replicas is None}
+    unsaid = {
+        f"{row.topic}-{row.partition}"
+        for row in rows
+        if row.in_progress_adding_replicas is None and row.isr is None
+    }
     still = found.reassignment.without_data_movement
     moved = sum(map(len, between_disks))
     if moved:
@@ -300,6 +302,21 @@ def require_any(checked: Checked) -> Checked:
     if checked.not_planned and not (len(found.copies) or found.without_data_movement):
         raise _refusal_of(checked.not_planned)
     return checked
+
+
+def leave_out(checked: Checked, reasons: Mapping[int, str]) -> Checked:
+    """The same without the copies of the rows in ``reasons``. Raises ``BadRequest`` if none is left."""
+    copies = checked.reassignment.copies
+    kept = np.ones(len(copies), dtype=np.bool_)
+    kept[list(reasons)] = False
+    refused = (NotPlanned(copies.name(row), reason) for row, reason in reasons.items())
+    return require_any(
+        replace(
+            checked,
+            reassignment=replace(checked.reassignment, copies=copies.take(kept)),
+            not_planned=tuple(sorted([*checked.not_planned, *refused])),
+        )
+    )
 
 
 def _refusal_of(refused: Iterable[NotPlanned]) -> BadRequest:

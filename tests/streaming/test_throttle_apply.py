@@ -1,7 +1,7 @@
 """``trimtab throttle plan --apply``: what it sets beside what is there already, without a cluster."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
@@ -40,9 +40,10 @@ def applied(
     replaces: bool = False,
     unreachable: Mapping[int, str] = MappingProxyType({}),
     awaited: Collection[int] = (),
+    rows: Sequence[Mapping[str, object]] = (GOOD,),
 ) -> tuple[list[str], Applied]:
     """Changes of rates, and what is said."""
-    checked = checked_request(read_request(json.dumps({"partitions": [GOOD]}).encode()))
+    checked = checked_request(read_request(json.dumps({"partitions": rows}).encode()))
     plan = make_plan(checked, rule or RateRule())
     throttle = Throttle(lists=plan.lists, rates_bytes_per_s=rates)
     found = Survey(checked=checked, throttle=throttle, unreachable=unreachable, awaited=awaited)
@@ -105,3 +106,11 @@ def test_a_plan_that_misses_the_deadline_is_not_set():
         NotApplied, match="not applied: uniform takes 10 min 25 s and misses the deadline of 1 min"
     ):
         applied({}, rule=late)
+
+
+def test_a_rate_that_may_be_too_low_for_an_unknown_write_rate_is_not_set_and_the_partition_named():
+    rows = [GOOD, {**GOOD, "partition": 1, "write_bytes_per_s": None}]
+    with pytest.raises(
+        NotApplied, match="whether it would ever end, because the write rate of t-1 is unknown: give it as"
+    ):
+        applied({}, rows=rows)

@@ -86,6 +86,7 @@ def test_a_target_among_the_present_replicas_copies_nothing_unless_more_is_said(
     assert answer([known])["warnings"] == [
         "no partition gains a replica: nothing is copied, so no throttle is needed"
     ]
+    assert answer([{**unsaid, "isr": [1, 2, 4, 5]}])["warnings"] == answer([known])["warnings"]
     assert not any("runs already" in each for each in cast("list[str]", answer([GOOD])["warnings"]))
 
 
@@ -125,9 +126,8 @@ def test_a_broker_that_comes_back_is_planned_from_the_file_with_whole_logs(
         (BACK[2:], ["--recovering", "3"], "--recovering 3: no partition has a replica on it that another"),
         ([BACK[0] | {"isr": [1, 4]}], [], "t-0: isr is [1, 4], which are not all among current_replicas"),
         ([BACK[0] | {"isr": [2]}], [], "t-0: isr is [2] without the leader, 1, which is always in sync"),
-        (OUT_OF_SYNC, ["--batches", "2"], "fetches all that it missed at once; leave these partitions out"),
     ],
-    ids=["no replica", "it leads", "a stranger is in sync", "not the leader", "batches"],
+    ids=["no replica", "it leads", "a stranger is in sync", "not the leader"],
 )
 def test_what_a_file_says_wrongly_of_a_broker_that_comes_back_is_refused(
     rows: list[dict[str, object]], options: list[str], said: str
@@ -146,11 +146,37 @@ def test_a_replica_that_leaves_fetches_nothing_and_a_broker_without_any_is_told(
     assert any("--recovering 9: no partition has a replica" in each for each in found["warnings"])
 
 
-def test_moves_between_disks_are_not_planned_in_batches():
-    stays = row(Partition("u-0", [1, 2], [1, 2], MB, GB)) | {"log_dirs": ["/b", "any"]}
-    result = plan([stays, GOOD], "--batches", "2")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "moves between disks have a rate of their own" in result.stderr
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        (
+            OUT_OF_SYNC[0],
+            "its broker fetches all that it missed at once, so it is in no batch; plan it without",
+        ),
+        (
+            row(Partition("t-0", [1, 2], [1, 2], MB, GB)) | {"log_dirs": ["/b", "any"]},
+            "a broker makes batches of its moves between disks itself, so it is in no batch; plan it without",
+        ),
+        (
+            GOOD | {"write_bytes_per_s": None},
+            "its write rate is unknown, so nobody can tell what a batch with it needs; give write_bytes_per_s",
+        ),
+    ],
+    ids=["a broker that is back", "between disks", "no write rate"],
+)
+def test_what_goes_in_no_batch_is_named_and_the_rest_is_planned_in_batches(
+    odd: dict[str, object], reason: str
+):
+    options = ["--cap", "22000000", "--batches", "auto"]
+    result = plan([odd, *WORKED], *options)
+    assert result.exit_code == PARTIAL, result.output
+    assert result.stderr.startswith(f"not planned: t-0: {reason}")
+    found = json.loads(result.stdout)
+    assert [each["partition"] for each in found["not_planned"]] == ["t-0"]
+    assert found["batches"] == answer(WORKED, *options)["batches"]
+    alone = plan([odd], *options)
+    assert (alone.exit_code, alone.stdout) == (2, "")
+    assert f"t-0: {reason}" in alone.stderr
 
 
 def test_moves_between_disks_are_planned_from_the_file_beside_a_reassignment():
@@ -164,6 +190,13 @@ def test_moves_between_disks_are_planned_from_the_file_beside_a_reassignment():
     (warning,) = [each for each in cast("list[str]", found["warnings"]) if "log_dirs" in each]
     assert warning.startswith("by log_dirs 2 replicas move between disks of a broker: where each is now")
     assert "--cluster" in warning
+
+
+def test_a_replica_that_is_being_added_is_no_move_between_disks():
+    joins = row(Partition("t-0", [1, 2, 4], [1, 4], MB, GB, adding=[4])) | {"log_dirs": ["any", "/b"]}
+    found = answer([joins])
+    assert found["disk_bytes_to_copy"] == {}
+    assert found["follower_bytes_to_receive"] == {"4": GB}
 
 
 def test_what_is_not_planned_is_not_said_to_run_perhaps_and_a_long_name_is_said_once():

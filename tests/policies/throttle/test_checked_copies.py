@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from policies.throttle.checked_copies import BadCopy
 from policies.throttle.copies import UNKNOWN
 from policies.throttle.lists import lists_of
-from policies.throttle.needs import Lack, LogReading, needs_of, write_rates
-from policies.throttle.rates import RateRule, loads_of, per_broker_plan, uniform_plan
+from policies.throttle.needs import Lack, LogReading, known_needs_of, needs_of, write_rates
+from policies.throttle.rates import Load, RateRule, loads_of, per_broker_plan, uniform_plan
 from policies.throttle.roles import of_role
 from tests.policies.throttle.moving import MB, Partition, copies_of, read
 
@@ -127,23 +127,54 @@ def test_what_is_unknown_gives_no_number_and_names_the_partition() -> None:
     )
     assert of_role(needs.min_bytes_per_s, "leader") == {1: None, 5: 12 * MB}
     assert of_role(needs.bytes_left, "leader") == {1: 200 * MB, 5: None}
-    loads = loads_of(needs)
-    assert uniform_plan(loads, RateRule()).rate_bytes_per_s is None
-    found = per_broker_plan(loads, RateRule())
-    assert {str(role): rate for role, rate in found.rates.items()} == {
-        "leader:1": None,
-        "leader:5": 14_400_000,
-        "follower:2": 4_800_000,
-        "follower:3": None,
-    }
-    assert (found.feasible, found.total_s, found.bottleneck) == (None, None, None)
 
 
-def test_a_known_violation_is_told_even_when_something_else_is_unknown() -> None:
-    rows = [GOOD, replace(GOOD, name="t-1", replicas=[5, 6], writes=None)]
-    plan = uniform_plan(loads_of(needs_of(copies_of(*rows))), RateRule(fixed_bytes_per_s=MB)).plan
+UNKNOWN_RATE = replace(GOOD, name="t-1", writes=None)
+"""On the brokers of ``GOOD``."""
+ELSEWHERE = replace(UNKNOWN_RATE, replicas=[7, 8], target=[8, 9])
+UNKNOWN_SIZE = replace(GOOD, name="u-0", size=None)
+
+
+def loads(*rows: Partition) -> tuple[Load, ...]:
+    copies = copies_of(*rows)
+    return loads_of(needs_of(copies), known_needs_of(copies))
+
+
+@pytest.mark.parametrize(
+    ("rows", "uniform", "own"),
+    [
+        ([GOOD, ELSEWHERE], 9_600_000, [9_600_000, None, 4_800_000, None]),
+        ([GOOD, UNKNOWN_RATE], 9_600_000, [9_600_000, 4_800_000]),
+        ([UNKNOWN_RATE], None, [None, None]),
+    ],
+    ids=["on other brokers", "on the same brokers", "alone"],
+)
+def test_an_unknown_write_rate_leaves_rates_of_what_is_known_and_the_end_unknown(
+    rows: Sequence[Partition], uniform: int | None, own: list[int | None]
+) -> None:
+    found = uniform_plan(loads(*rows), RateRule())
+    assert (found.min_bytes_per_s, found.rate_bytes_per_s) == (None, uniform)
+    per_broker = per_broker_plan(loads(*rows), RateRule())
+    assert list(per_broker.rates.values()) == own
+    for plan in (found.plan, per_broker):
+        assert (plan.feasible, plan.total_s, plan.bottleneck) == (None, None, None)
+
+
+def test_an_unknown_size_leaves_a_deadline_to_what_has_a_size_and_the_end_known_to_come() -> None:
+    rule = RateRule(deadline_s=Fraction(5))
+    found = uniform_plan(loads(GOOD, UNKNOWN_SIZE), rule)
+    assert found.rate_bytes_per_s == 16 * MB + 100 * MB // 5
+    per_broker = per_broker_plan(loads(GOOD, UNKNOWN_SIZE), rule)
+    assert list(per_broker.rates.values()) == [36 * MB, 28 * MB]
+    for plan in (found.plan, per_broker):
+        assert (plan.feasible, plan.total_s, plan.bottleneck) == (True, None, None)
+
+
+@pytest.mark.parametrize("other", [ELSEWHERE, UNKNOWN_RATE], ids=["on other brokers", "on the same"])
+def test_a_known_violation_is_told_even_when_something_else_is_unknown(other: Partition) -> None:
+    plan = uniform_plan(loads(GOOD, other), RateRule(fixed_bytes_per_s=5 * MB)).plan
     assert plan.feasible is False
-    assert [str(found.role) for found in plan.violations] == ["leader:1"]
+    assert [(str(found.role), found.min_bytes_per_s) for found in plan.violations] == [("leader:1", 8 * MB)]
 
 
 def test_without_traffic_the_floor_is_the_rate() -> None:

@@ -8,7 +8,7 @@ import pytest
 from policies.throttle.checked_copies import BadCopy
 from policies.throttle.copies import DISK, REASSIGNMENT, RECOVERY, broken_copies, kept_replicas_down
 from policies.throttle.lists import ThrottledLists, lists_of, roles_of
-from policies.throttle.needs import bytes_left, needs_of
+from policies.throttle.needs import bytes_left, needs_of, partitions_of
 from policies.throttle.rates import (
     Caps,
     Load,
@@ -52,6 +52,23 @@ def test_disks_need_the_greatest_write_rates_of_what_they_copy_at_once(threads: 
     needs = needs_of(copies_of(*ON_DISKS), disk_threads=threads)
     assert texts(needs.min_bytes_per_s) == {"disk:5": minimum}
     assert texts(needs.bytes_left) == {"disk:5": 3 * GB}
+
+
+@pytest.mark.parametrize(
+    ("role", "partitions"),
+    [
+        (BrokerRole("leader", 1), [("t-0", 8 * MB), ("t-1", 4 * MB)]),
+        (BrokerRole("follower", 3), [("t-0", 4 * MB), ("t-1", 2 * MB)]),
+        (BrokerRole("disk", 5), [("u-0", 3 * MB), ("u-2", 2 * MB), ("u-1", MB)]),
+        (BrokerRole("leader", 5), []),
+    ],
+    ids=str,
+)
+def test_what_each_partition_needs_of_a_role_is_told_the_greatest_need_first(
+    role: BrokerRole, partitions: list[tuple[str, int]]
+):
+    copies = copies_of(BACK, MOVE, replace(MOVE, name="t-2", writes=None), *ON_DISKS)
+    assert partitions_of(copies, role) == partitions
 
 
 def test_a_write_rate_that_is_unknown_leaves_the_minimum_of_its_disks_unknown():

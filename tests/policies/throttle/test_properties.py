@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from policies.throttle.batches import batches_of
 from policies.throttle.copies import Copies
 from policies.throttle.lists import lists_of
-from policies.throttle.needs import needs_of
-from policies.throttle.rates import Caps, RateRule, loads_of, per_broker_plan, uniform_plan
+from policies.throttle.needs import known_needs_of, needs_of
+from policies.throttle.rates import Caps, RateRule, least_time_s, loads_of, per_broker_plan, uniform_plan
 from policies.throttle.roles import of_role
 from tests.policies.throttle.moving import Partition, read
 
@@ -48,7 +48,7 @@ def everything(rows: list[Partition], rule: RateRule) -> object:
     reassignment = read(*rows)
     copies = reassignment.copies
     needs = needs_of(copies)
-    loads = loads_of(needs)
+    loads = loads_of(needs, known_needs_of(copies))
     return (
         copies.names(),
         copies.fingerprint(),
@@ -156,14 +156,16 @@ def test_without_a_cap_rates_are_whole_and_what_is_known_and_has_headroom_is_fea
     rows: list[Partition], headroom: Fraction, floor: int, deadline: Fraction | None
 ) -> None:
     rule = RateRule(headroom_ratio=headroom, floor_bytes_per_s=floor, deadline_s=deadline)
-    loads = loads_of(needs_of(read(*rows).copies))
+    copies = read(*rows).copies
+    loads = loads_of(needs_of(copies), known_needs_of(copies))
     for plan in (uniform_plan(loads, rule).plan, per_broker_plan(loads, rule)):
         assert all(rate is None or (type(rate) is int and rate >= floor) for rate in plan.rates.values())
-        if headroom > 0 and all(rate is not None for rate in plan.rates.values()):
-            assert plan.feasible is True
-            if deadline is not None:
-                assert plan.total_s is not None
-                assert plan.total_s <= float(deadline) * (1 + 1e-12)
+        if headroom > 0:
+            has_minimums = all(load.min_bytes_per_s is not None for load in loads)
+            assert plan.feasible is (True if has_minimums else None)
+            least_s = least_time_s(plan.rates, loads)
+            if deadline is not None and least_s is not None:
+                assert least_s <= float(deadline) * (1 + 1e-12)
 
 
 def in_order(copies: Copies) -> list[tuple[str, int]]:
