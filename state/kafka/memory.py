@@ -18,6 +18,8 @@ READING = ("at_ms", "leader", "log_size_bytes", "end_offset")
 """Numbers of a partition's log at its leader at one moment; the end offset may be ``UNKNOWN``."""
 KNOWN_RATE = ("write_bytes_per_s", "at_ms")
 """Numbers of a partition's last known write rate."""
+PROGRESS = ("broker", "left_bytes", "since_ms", "since_bytes")
+"""Who lacks most of a partition, and how much; when that last shrank, and ``KafkaMemory.arrived_bytes`` of the broker then."""
 
 
 class ThrottleConfigs(msgspec.Struct, frozen=True, array_like=True):
@@ -85,6 +87,10 @@ class KafkaMemory:
     """Rounds in a row without a report, by broker of the move; only of brokers that did not report in the last round."""
     is_late: bool = False
     """Whether the copies were late when their progress was last seen."""
+    progress: PartitionTable = field(default_factory=lambda: PartitionTable.empty(len(PROGRESS)))
+    """The columns of ``PROGRESS`` of the partitions that move."""
+    arrived_bytes: dict[int, int] = field(default_factory=dict)
+    """How much of what brokers lacked has arrived, by broker, since it was first seen."""
     absences: dict[int, Absence] = field(default_factory=dict)
     """By broker with replicas that are behind."""
     knows_live: bool = False

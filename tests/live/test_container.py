@@ -18,7 +18,7 @@ from dockerfile_parse import DockerfileParser
 from deploy.local.processes import free_ports
 from tests.support.loads import RECORDED_SETTINGS, RECORDINGS, recording
 from tests.support.processes import ROOT, TRIMTAB, Child, until
-from tests.support.stage import Stage, replayed
+from tests.support.stage import Stage, remember_from_ever, replayed
 from tests.support.standalone import Standalone
 
 RECIPE = ROOT / "deploy" / "container" / "Containerfile"
@@ -145,8 +145,10 @@ def test_the_controller_runs_on_it_is_healthy_and_ends_when_asked(image: Image, 
     )
     wanted = replayed(config, recording())
     (image.given / "trimtab.toml").write_text(config.read_text())
+    remember_from_ever(config, image.given / "checkpoint")
     stage.send(recording())
-    run = ("entrypoint", "run", "--config", "/opt/given/trimtab.toml", "--from", "earliest")
+    start = "cp -r /opt/given/checkpoint . && exec entrypoint run --config /opt/given/trimtab.toml --from earliest"
+    run = ("sh", "-c", start)
     with Child(image.command(*run, offline=False), stage.directory / "run.log") as child:
         stage.wait_for_outputs(wanted, running=[child])
         check = image.command(

@@ -120,6 +120,7 @@ def test_topics_that_are_missing_are_named_and_an_empty_cluster_is_told_what_to_
     assert wrong(found) == {
         ("topics", stage.topics.audit): "problem",
         ("topics", stage.topics.beats): "warning",
+        ("permissions", "input and output"): "not checked",
         ("lag", stage.topics.audit): "not checked",
         ("balancers", ""): "not checked",
         ("executors", ""): "not checked",
@@ -129,5 +130,5 @@ def test_topics_that_are_missing_are_named_and_an_empty_cluster_is_told_what_to_
     }
     assert "trimtab topics create" in found["topics"][0]["remedy"]
     table = command("doctor", "--config", str(stage.settings()), code=REFUSED).output
-    assert table.startswith("2 problems, 1 warning, 5 not checked, ")
+    assert table.startswith("2 problems, 1 warning, 6 not checked, ")
     assert command("doctor", "--help", code=OK).output

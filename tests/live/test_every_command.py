@@ -123,11 +123,18 @@ def test_each_command_does_its_work_as_a_process(stage: Stage, tmp_path: Path):
     assert f"{key}: 4 -> 3" in show("policy unset", *config, *changes, key)
     broker = ("--broker", "broker-1:8080")
     assert "until it is ended" in show("maintenance start", *config, *changes, *broker)
+    assert "broker-1:8080" in show("maintenance list", *config)
     assert "ends" in show("maintenance end", *config, *changes, *broker)
     assert "drain of broker-1:8080" in show("drain", *config, *changes, *broker)
     assert "broker-1:8080" in show("control list", *config)
     proposing = json.loads(rounds[-1])
-    row = {"id": "f" * 32, "kind": "unload", "bundle": "t/n/0x0_0x1", "source": "b1", "destination": "b2"}
+    row = {
+        "id": "f" * 32,
+        "kind": "unload",
+        "bundle": "t/n/0x0_0x1",
+        "source_broker": "b1",
+        "destination_broker": "b2",
+    }
     row |= {"round": 7, "expires_at": proposing["time"]}
     proposing["data"]["approval"] = {"open_count": 1, "open": [row], "expired": [], "answers": []}
     stage.send([json.dumps(proposing).encode()], to=stage.topics.audit)
