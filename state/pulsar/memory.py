@@ -43,7 +43,7 @@ class Fleet:
     broker_last_ms: Ints = field(default_factory=_no_ints)
     """Time of each broker's newest snapshot report, (k,)."""
     above_limit_rounds: Ints = field(default_factory=lambda: np.zeros((0, len(RESOURCES)), dtype=np.int64))
-    """Rounds in a row with an impossible usage of each resource, (k, resources): see ``state.pulsar.findings``."""
+    """Rounds in a row with an impossible usage of each resource, (k, resources): see ``state.pulsar.broker_findings``."""
     unmeasured_rounds: Ints = field(default_factory=lambda: np.zeros((0, len(RESOURCES)), dtype=np.int64))
     """Rounds in a row in which each resource was not measured, (k, resources)."""
     idle_since_ms: Ints = field(default_factory=_no_ints)
