@@ -5,19 +5,19 @@ a report that is missing nor a number that is not known. A broker that was away 
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from policies.columns import Bools
-from policies.usage import RESOURCES
+from policies.columns import Bools, Floats, Ints, sum_runs
+from policies.shedding.fleet_planner import HOT_POINTS
+from policies.usage import REPORTED_COUNT, RESOURCES
 from policies.wording import counted, digits, time_text
-from state.events import SESSIONS, TOPICS
+from state.events import RATE_IN, RATE_OUT, SESSIONS, THROUGHPUT_IN, THROUGHPUT_OUT, TOPICS
 from state.outputs import Finding, rfc3339
 from state.pulsar.fleet import Advanced
 from state.pulsar.listings import match
-from state.pulsar.loads import Loads
-from state.pulsar.memory import Fleet
+from state.pulsar.loads import Loads, mean_points
 from state.pulsar.view import PolicyView, RoundContext
 from state.summary import join_names
 
@@ -29,11 +29,18 @@ LASTS_MS = 900_000
 """How long a broker has to carry nothing, or to have all coordinators: longer than it takes to come back from a restart and get a share."""
 SHOWN_POINTS = 15.0
 """How far an idle broker's usage has to be below that of the others for policies to see it: the least that one allows by default."""
+IDLE_RATIO = 0.02
+"""Share of what the others of its group carry on average up to which a broker is idle: after a restart it soon has a new topic."""
 MANY_TOPICS = 1000
 """Topics of a broker that carries something even without traffic."""
+UNEVEN_RATIO = 4.0
+"""How many times the bytes of the rest a broker carries that stands out by bytes; as in Pulsar's UniformLoadShedder."""
+MANY_BYTES_PER_S = 25e6
+"""In and out together, what is much for a broker: a tenth of a gigabit per second both ways."""
 NAMED_BROKERS = 20
 """Brokers that one finding names; the others are counted."""
 _BANDWIDTH = ("bandwidth-in", "bandwidth-out")
+_BANDWIDTH_COLUMNS = [RESOURCES.index(name) for name in _BANDWIDTH]
 _LIMIT_REMEDIES = {
     "cpu": "let the broker's JVM count the CPUs that its usage counts (-XX:ActiveProcessorCount), or set cpu_weight = 0 and "
     "declare [pulsar.capacity]",
@@ -68,39 +75,68 @@ def watch(context: RoundContext) -> None:
     silent_ms = fleet.broker_last_ms[known] - before.broker_last_ms[old[known]]
     known = known[silent_ms <= context.max_report_age_ms]
     above, unmeasured = (np.zeros((len(old), len(RESOURCES)), dtype=np.int64) for _ in range(2))
+    hot = np.zeros(len(old), dtype=np.int64)
     idle = np.full(len(old), _NEVER_MS)
     above[known] = before.above_limit_rounds[old[known]]
     unmeasured[known] = before.unmeasured_rounds[old[known]]
+    hot[known] = before.hot_rounds[old[known]]
     idle[known] = before.idle_since_ms[old[known]]
     at, measured = match(fleet.brokers, loads.names), loads.measured
-    one_more = np.where(loads.percents > MOST_USAGE_POINTS, np.minimum(above[at] + 1, LASTING_ROUNDS), 0)
-    above[at] = np.where(measured, one_more, above[at])
-    unmeasured[at] = np.where(measured, 0, np.minimum(unmeasured[at] + 1, LASTING_ROUNDS))
-    carries, _ = _carried(context.advanced)
+    above[at] = np.where(measured, _one_more(above[at], loads.percents > MOST_USAGE_POINTS), above[at])
+    is_hot = 100.0 * loads.usage_ratio >= HOT_POINTS
+    hot[at] = np.where(loads.is_measured, _one_more(hot[at], is_hot), hot[at])
+    unmeasured[at] = _one_more(unmeasured[at], ~measured)
+    carries = _carries(context)
     idle[at] = np.where(carries[at] | ~loads.included, _NEVER_MS, idle[at])
     for place in np.flatnonzero((idle[at] == _NEVER_MS) & ~carries[at] & loads.included).tolist():
         if context.reports[loads.names[place]].report.has_traffic.all():
             idle[at[place]] = context.closing.start_ms
-    fleet.above_limit_rounds, fleet.unmeasured_rounds, fleet.idle_since_ms = above, unmeasured, idle
+    fleet.above_limit_rounds, fleet.unmeasured_rounds = above, unmeasured
+    fleet.hot_rounds, fleet.idle_since_ms = hot, idle
 
 
-def _carried(advanced: Advanced) -> tuple[Bools, Bools]:
-    """Whether each broker of the fleet has a topic, a client or traffic, and whether it has traffic or many topics."""
-    fleet = advanced.fleet
-    owner, width = fleet.owner[: advanced.owned_count], len(fleet.brokers)
-    traffic = np.bincount(owner, weights=advanced.reported @ np.ones(4), minlength=width)
-    topics = np.bincount(owner, weights=advanced.counts[:, TOPICS], minlength=width)
-    sessions = np.bincount(owner, weights=advanced.counts[:, SESSIONS], minlength=width)
-    return traffic + topics + sessions > 0, (traffic > 0) | (topics >= MANY_TOPICS)
+def _one_more(rounds: Ints, is_so: Bools) -> Ints:
+    """Rounds in a row with this one; no more than matter."""
+    return np.where(is_so, np.minimum(rounds + 1, LASTING_ROUNDS), 0)
+
+
+def _carries(context: RoundContext) -> Bools:
+    """Whether each broker of the fleet carries more than next to nothing, by traffic, topics or clients, beside the others of its group."""
+    loads, carried = context.loads, _carried(context.advanced)
+    groups = context.groups.of_brokers(context.fleet.brokers)
+    at = match(context.fleet.brokers, loads.names)[loads.included]
+    total = np.zeros((groups.max(initial=0) + 1, carried.shape[1]))
+    np.add.at(total, groups[at], carried[at])
+    others = np.maximum(np.bincount(groups[at], minlength=len(total)) - 1, 1)[groups][:, None]
+    more: Bools = np.any(carried > IDLE_RATIO * (total[groups] - carried) / others, axis=1)
+    return more
+
+
+_TRAFFIC, _TOPICS = slice(2), 2
+"""Columns of what brokers carry: messages/s and bytes/s; topics."""
+
+
+def _carried(advanced: Advanced) -> Floats:
+    """Messages/s, bytes/s, topics and sessions of each broker of the fleet, (k, 4)."""
+    owner, width = advanced.fleet.owner[: advanced.owned_count], len(advanced.fleet.brokers)
+    columns = (
+        advanced.reported[:, RATE_IN] + advanced.reported[:, RATE_OUT],
+        advanced.reported[:, THROUGHPUT_IN] + advanced.reported[:, THROUGHPUT_OUT],
+        advanced.counts[:, TOPICS],
+        advanced.counts[:, SESSIONS],
+    )
+    return np.column_stack([np.bincount(owner, weights=column, minlength=width) for column in columns])
 
 
 def of_brokers(context: RoundContext, table: PolicyView) -> list[Finding]:
-    """Limits that must be wrong, resources that only others measure, and brokers that carry nothing beside others that do."""
+    """Limits that must be wrong, resources that only others measure, groups that are full, and brokers that carry nothing."""
     loads = context.loads
     at = match(context.fleet.brokers, loads.names)
     return [
         *_above_limit(context.fleet.above_limit_rounds[at] >= LASTING_ROUNDS, loads),
-        *_not_measured(context.fleet, table, loads),
+        *_not_measured(context, table),
+        *_uneven_bytes(context, table),
+        *_every_broker_hot(context),
         *_idle(context, table),
     ]
 
@@ -120,11 +156,15 @@ def _above_limit(lasting: Bools, loads: Loads) -> Iterator[Finding]:
             )
 
 
-def _not_measured(fleet: Fleet, table: PolicyView, loads: Loads) -> Iterator[Finding]:
+def _not_measured(context: RoundContext, table: PolicyView) -> Iterator[Finding]:
     """Brokers without a limit that others of their group have, or without what a declared one is for; one finding for those that lack the same."""
-    brokers, counts = table.view.brokers, fleet.unmeasured_rounds
-    lacking = counts[match(fleet.brokers, brokers.names)] >= LASTING_ROUNDS
-    lacking &= loads.usage_weights > 0
+    brokers, policy = table.view.brokers, context.pulsar.policy
+    lacking = _unmeasured(context, brokers.names) & (table.view.usage_weights > 0)
+    seen_as = (
+        ", and can only be compared with others by the rest"
+        if policy.plans_rounds
+        else f", which {policy.name} takes for 0 %, as Pulsar does (fleet-planner does not)"
+    )
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for group in np.unique(table.broker_groups[lacking.any(axis=1)]).tolist():
         rows = np.flatnonzero(table.broker_groups == group)
@@ -146,35 +186,122 @@ def _not_measured(fleet: Fleet, table: PolicyView, loads: Loads) -> Iterator[Fin
                 subject=", ".join(lacks),
                 broker=names[0] if len(names) == 1 else "",
                 bytes_per_s=None,
-                advice=f"{join_names(names, NAMED_BROKERS)} {'does' if len(names) == 1 else 'do'} not measure {' and '.join(lacks)}, and "
-                f"can only be compared with others by the rest: {'; '.join(remedies)}",
+                advice=f"{join_names(names, NAMED_BROKERS)} {'does' if len(names) == 1 else 'do'} not measure {' and '.join(lacks)}"
+                f"{seen_as}: {'; '.join(remedies)}",
+            )
+
+
+def _unmeasured(context: RoundContext, names: Sequence[str]) -> Bools:
+    """Which resources brokers have not measured for some rounds, (n, resources)."""
+    fleet = context.fleet
+    lasting: Bools = fleet.unmeasured_rounds[match(fleet.brokers, names)] >= LASTING_ROUNDS
+    return lasting
+
+
+def _uneven_bytes(context: RoundContext, table: PolicyView) -> Iterator[Finding]:
+    """Groups of which no broker measures bandwidth or bytes, and one carries several times the bytes of the rest while usage does not show it."""
+    view, groups = table.view, table.broker_groups
+    unknown = _unmeasured(context, view.brokers.names)
+    is_blind: Bools = np.all(unknown[:, [*_BANDWIDTH_COLUMNS, RESOURCES.index("bytes")]], axis=1)
+    if not (view.usage_weights[_BANDWIDTH_COLUMNS] > 0).any():
+        return
+    carried, usage_points = (
+        sum_runs(view.bundles.starts, view.bundles.bytes_per_s),
+        100 * view.brokers.usage_ratio,
+    )
+    for group in np.unique(groups[is_blind]).tolist():
+        rows = np.flatnonzero(groups == group)
+        most = rows[np.argmax(carried[rows])]
+        rest = rows[rows != most]
+        if not len(rest) or not is_blind[rows].all():
+            continue
+        others_carry = mean_points(carried[rest])
+        is_uneven = carried[most] >= MANY_BYTES_PER_S and carried[most] > UNEVEN_RATIO * others_carry
+        if is_uneven and usage_points[most] < mean_points(usage_points[rest]) + SHOWN_POINTS:
+            yield Finding(
+                kind="uneven-bytes",
+                subject=view.brokers.names[most],
+                broker=view.brokers.names[most],
+                bytes_per_s=None,
+                advice=f"it carries {carried[most] / 1e6:.0f} MB/s, and the others of its group carry {others_carry / 1e6:.0f} MB/s "
+                "on average, which no usage shows because none of them measures bandwidth: "
+                f"{_LACK_REMEDIES['bandwidth-in']}",
+            )
+
+
+def _every_broker_hot(context: RoundContext) -> Iterator[Finding]:
+    """Groups without room: a broker that is silent for a moment counts as before, one whose limit is wrong does not count as hot."""
+    fleet, weights = context.fleet, context.loads.usage_weights[:REPORTED_COUNT]
+    away = {*context.guards.excluded_brokers, *context.closing.overlay.apart}
+    names = [name for name in context.live if name not in away]
+    at = match(fleet.brokers, names)
+    is_wrong = (fleet.above_limit_rounds[at, :REPORTED_COUNT] >= LASTING_ROUNDS) & (weights > 0)
+    is_hot = (fleet.hot_rounds[at] >= LASTING_ROUNDS) & ~np.any(is_wrong, axis=1)
+    groups = context.groups.of_brokers(names)
+    for group in np.unique(groups).tolist():
+        rows = np.flatnonzero(groups == group)
+        if is_hot[rows].all():
+            alone, isolation = names[rows[0]] if len(rows) == 1 else "", context.groups.name_of(group)
+            whole = f"isolation group {isolation}" if isolation else "the default group"
+            whole = "the cluster" if context.groups.is_one else whole
+            who = (
+                f"{alone}, the only broker of {whole}, has"
+                if alone
+                else f"all {len(rows)} brokers of {whole} have"
+            )
+            yield Finding(
+                kind="every-broker-hot",
+                subject=isolation or context.closing.cluster,
+                broker=alone,
+                bytes_per_s=None,
+                advice=f"{who} been at {HOT_POINTS:g} % or more for {LASTING_ROUNDS} rounds or longer, and no move makes room: add a "
+                f"broker to {whole}",
             )
 
 
 def _idle(context: RoundContext, table: PolicyView) -> Iterator[Finding]:
+    """Brokers that have carried next to nothing for a while beside others that do, and that no bundle is on its way to."""
     names, groups = table.view.brokers.names, table.broker_groups
     at = match(context.fleet.brokers, names)
     since_ms = context.fleet.idle_since_ms[at]
     idle = (since_ms != _NEVER_MS) & (context.end_ms - since_ms >= LASTS_MS)
     if not idle.any():
         return
-    busy = _carried(context.advanced)[1][at]
+    arriving = {there for _, there in context.fleet.shadow.values()}
+    arriving.update(move.destination for move in context.ledger.unloads_on_their_way() if move.destination)
+    carried = _carried(context.advanced)[at]
+    busy = ~idle & (np.any(carried[:, _TRAFFIC] > 0, axis=1) | (carried[:, _TOPICS] >= MANY_TOPICS))
     usage_points = np.where(table.view.brokers.is_measured, 100 * table.view.brokers.usage_ratio, np.nan)
     for row in np.flatnonzero(idle).tolist():
-        others = busy & (groups == groups[row])
-        if others.any() and context.reports[names[row]].report.has_traffic.all():
-            below_points = float(np.mean(usage_points[others]) - usage_points[row])
-            why = (
-                f"whose usage is {below_points:.1f} points above its own: the outcomes of this round say why nothing is moved to it"
-                if below_points >= SHOWN_POINTS
-                else "which usage may not show: to give it a share, declare topics_count or sessions_count in "
-                "[pulsar.capacity], or less where they are declared, or unload bundles by hand"
-            )
-            yield Finding(
-                kind="idle-broker",
-                subject=names[row],
-                broker=names[row],
-                bytes_per_s=None,
-                advice=f"it has carried nothing since {time_text(rfc3339(int(since_ms[row])))}, beside "
-                f"{counted(int(np.count_nonzero(others)), 'broker')} with traffic or many topics, {why}",
-            )
+        name, others = names[row], busy & (groups == groups[row])
+        if name in arriving or not others.any() or not context.reports[name].report.has_traffic.all():
+            continue
+        below_points = float(np.mean(usage_points[others]) - usage_points[row])
+        little = f"less than {100 * IDLE_RATIO:g} % of what others do"
+        yield Finding(
+            kind="idle-broker",
+            subject=name,
+            broker=name,
+            bytes_per_s=None,
+            advice=f"it has carried {little if carried[row].any() else 'nothing'} since {time_text(rfc3339(int(since_ms[row])))}, beside "
+            f"{counted(int(np.count_nonzero(others)), 'broker')} with traffic or many topics, "
+            + _way_out(
+                below_points,
+                has_topics=bool(np.mean(carried[others, _TOPICS]) >= MANY_TOPICS),
+                plans_rounds=context.pulsar.policy.plans_rounds,
+            ),
+        )
+
+
+def _way_out(below_points: float, *, has_topics: bool, plans_rounds: bool) -> str:
+    """How an idle broker gets a share of others, whose usage is so many points above its own and who may have many topics."""
+    planner = (
+        ""
+        if plans_rounds
+        else "set shedding_policy to fleet-planner, which alone moves bundles for topics or clients, and "
+    )
+    by_counts = f"{planner}declare topics_count or sessions_count in [pulsar.capacity], small enough that it shows above the others' CPU"
+    if not below_points >= SHOWN_POINTS:
+        return f"which usage may not show: to give it a share, {by_counts}, or unload bundles by hand"
+    shown = f"whose usage is {below_points:.1f} points above its own: the outcomes of this round say why nothing is moved to it"
+    return f"{shown}. If their bundles have hardly any traffic, {by_counts}" if has_topics else shown

@@ -1,6 +1,6 @@
 """Problems of single brokers and of whole groups, by what brokers report for some rounds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -8,49 +8,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from state.closing import Identity
 from state.events import Event, LoadReport, Published
 from state.facts import Isolation
-from tests.state.traces import BUNDLES, facts, load, run, settings_of
-
-DRY_RUN = Identity(mode="dry-run")
-NOT_MEASURED = (-1.0, -1.0)
-RESOURCES = ("cpu", "bandwidth-in", "bandwidth-out", "direct-memory")
-QUARTER: dict[str, Any] = {"rounds": {"length_s": 150.0, "max_report_age_s": 325.0}}
-"""A quarter of an hour is six rounds; a broker that is missing twice is remembered."""
-
-
-def report(
-    broker: str,
-    time_s: float,
-    *,
-    bundles: Mapping[str, float | None] | None = None,
-    topics_count: int = 1,
-    **used: tuple[float, float],
-) -> LoadReport:
-    """A load report with usage and limit of some resources (``_`` for ``-``); the others are not measured."""
-    found = load(broker, time_s, bundles=bundles or {BUNDLES[0]: 1.0}, topics_count=topics_count)
-    resources = np.array([used.get(name.replace("-", "_"), NOT_MEASURED) for name in RESOURCES])
-    return msgspec.structs.replace(found, report=replace(found.report, resources=resources))
-
-
-def found_in(batches: Sequence[Sequence[Event]], kind: str, **pulsar: Any) -> list[list[tuple[str, str]]]:
-    """Subject and broker of the findings of a kind in each round; every round is a batch of its own, so the memory is stored."""
-    played = run(batches, settings_of(**pulsar), identity=DRY_RUN)
-    return [
-        [
-            (each["subject"], each["broker"])
-            for each in summary["findings"]["heaviest"]
-            if each["kind"] == kind
-        ]
-        for summary in played.summaries
-    ]
-
-
-def advice_in(batches: Sequence[Sequence[Event]], **pulsar: Any) -> list[str]:
-    """The advice of the last round's findings."""
-    last = run(batches, settings_of(**pulsar), identity=DRY_RUN).summaries[-1]
-    return [each["advice"] for each in last["findings"]["heaviest"]]
+from tests.state.pulsar.reporting_brokers import RESOURCES, advice_in, found_in, report
+from tests.state.traces import BUNDLES, CLUSTER, facts, load
 
 
 def cpu_of(*percents: float | None, limit: float = 100.0) -> list[list[Event]]:
@@ -169,8 +130,13 @@ def test_brokers_that_do_not_measure_what_others_do_are_named(
 
 
 def test_what_is_not_measured_names_all_such_brokers_and_the_setting() -> None:
-    [advice] = advice_in(unlike(m1=METAL, v1=VM, v2=VM))
+    [advice] = advice_in(unlike(m1=METAL, v1=VM, v2=VM), shedding_policy="fleet-planner")
     assert advice.startswith("v1, v2 do not measure bandwidth-in and bandwidth-out, and can only be compared")
+    [advice] = advice_in(unlike(m1=METAL, v1=VM))
+    assert advice.startswith(
+        "v1 does not measure bandwidth-in and bandwidth-out, which avg-shedder takes for 0 %"
+    )
+    assert "fleet-planner does not" in advice
     assert "[pulsar.capacity.brokers]" in advice
     many = {f"v{number}": VM for number in range(10, 35)}
     [advice] = advice_in(unlike(m1=METAL, **many), rounds={"warmup_rounds": 0})
@@ -217,94 +183,118 @@ def test_brokers_of_different_groups_are_not_compared() -> None:
     assert found_in([[isolated, *rounds[0]], *rounds[1:]], "not-measured")[-1] == []
 
 
-def quarters(
-    *idle: Mapping[str, float | None] | None,
-    topics_count: int = 1,
-    other: Mapping[str, float | None] | None = None,
-    cpu_points: float = 9,
-) -> list[list[Event]]:
-    """Rounds of two and a half minutes in which b2, at 1 %, lists these bundles, None is not at all; b1 lists ``other``."""
+def hot(*rounds: Mapping[str, float | None], limit: float = 100.0) -> list[list[Event]]:
+    """Rounds in which brokers report these percentages of CPU; None: they measure nothing. Who is not in it does not report."""
     return [
         [
-            report(
-                "b1",
-                150 * at + 75,
-                bundles=other or {BUNDLES[0]: 1.0},
-                topics_count=topics_count,
-                cpu=(cpu_points, 100),
-            ),
-            *([] if listed is None else [_listing("b2", 150 * at + 75, listed)]),
+            report(name, 10 * at + 5, bundles={BUNDLES[int(name[1:])]: 1.0})
+            if points is None
+            else report(
+                name, 10 * at + 5, bundles={BUNDLES[int(name[1:])]: 1.0}, cpu=(points * limit / 100, limit)
+            )
+            for name, points in sorted(each.items())
         ]
-        for at, listed in enumerate(idle)
+        for at, each in enumerate(rounds)
     ]
 
 
-def _listing(broker: str, time_s: float, bundles: Mapping[str, float | None]) -> LoadReport:
-    return load(broker, time_s, cpu=1.0, bundles=bundles)
-
-
-IDLE = [("b2", "b2")]
+FULL = {"b1": 85.0, "b2": 97.0}
 
 
 @pytest.mark.parametrize(
-    ("listed", "expected"),
+    ("rounds", "expected"),
     [
-        pytest.param([{}] * 7, [0, 0, 0, 0, 0, 1, 1], id="nothing for a quarter of an hour"),
-        pytest.param([{BUNDLES[1]: 0.0}] * 6, [0, 0, 0, 0, 0, 1], id="a bundle without a topic"),
-        pytest.param([{BUNDLES[1]: None}] * 7, [0] * 7, id="a bundle without statistics is not empty"),
+        pytest.param([FULL] * 4, [0, 0, 1, 1], id="three rounds"),
+        pytest.param([{"b1": 84.9, "b2": 97.0}] * 4, [0] * 4, id="one of them is not"),
+        pytest.param([FULL, FULL, {"b1": 84.0, "b2": 97.0}, FULL, FULL], [0] * 5, id="it begins anew"),
+        pytest.param([FULL] * 3 + [{"b1": 84.0, "b2": 97.0}], [0, 0, 1, 0], id="it ends"),
+        pytest.param([FULL, {"b2": 97.0}, FULL, FULL], [0, 0, 0, 1], id="a missing report is a gap"),
         pytest.param(
-            [{}, {}, {}, {BUNDLES[1]: None}, {}, {}, {}],
-            [0, 0, 0, 0, 0, 1, 1],
-            id="unknown for a moment is a gap",
+            [{"b1": 20.0, "b2": 97.0}, *[{"b2": 97.0}] * 2], [0, 0, 0], id="the cold one is missing for once"
         ),
-        pytest.param([*[{}] * 6, {BUNDLES[1]: None}], [0, 0, 0, 0, 0, 1, 0], id="unknown now is not said"),
-        pytest.param([{}, {}, None, {}, {}, {}, {}], [0, 0, 0, 0, 0, 1, 1], id="a missing report is a gap"),
-        pytest.param([{}, {}, None, None, None, *[{}] * 6], [0] * 10 + [1], id="away for long: begins anew"),
-        pytest.param(
-            [{}] * 5 + [{BUNDLES[1]: 1.0}] + [{}] * 2, [0] * 8, id="traffic for a round begins anew"
-        ),
-        pytest.param(
-            [{}] * 6 + [{BUNDLES[1]: 1.0}], [0, 0, 0, 0, 0, 1, 0], id="it ends with the first bundle"
-        ),
+        pytest.param([FULL | {"b1": None}] * 4, [0] * 4, id="unknown is not hot"),
+        pytest.param([FULL, FULL | {"b1": None}, FULL, FULL], [0, 0, 0, 1], id="unknown is a gap"),
+        pytest.param([FULL | {"b1": 106.0}] * 4, [0] * 4, id="a limit that is wrong proves nothing"),
     ],
 )
-def test_a_broker_that_has_carried_nothing_for_a_quarter_of_an_hour_is_named(
-    listed: list[Mapping[str, float | None] | None], expected: list[int]
+def test_a_group_of_which_every_broker_is_hot_for_three_rounds_needs_one_more(
+    rounds: list[Mapping[str, float | None]], expected: list[int]
 ) -> None:
-    assert found_in(quarters(*listed), "idle-broker", **QUARTER) == [IDLE * count for count in expected]
+    found = found_in(hot(*rounds), "every-broker-hot")
+    assert found == [[(CLUSTER, "")] * count for count in expected]
+
+
+def test_usage_without_a_weight_is_not_hot_and_a_declared_capacity_may_be_exceeded() -> None:
+    assert found_in(hot(*[FULL] * 4), "every-broker-hot", usage={"cpu_weight": 0.0})[-1] == []
+    busy = {"capacity": {"messages_per_s": 0.5}}
+    assert found_in(hot(*[{"b1": 20.0}] * 4), "every-broker-hot", **busy)[-1] == [(CLUSTER, "b1")]
+
+
+def test_each_group_is_looked_at_by_itself_and_the_advice_names_it() -> None:
+    isolated = facts(1, isolation=[Isolation("gold", ["t/a"], ["b1"])])
+    first, *rest = hot(*[{"b1": 96.0, "b2": 25.0}] * 4)
+    batches = [[isolated, *first], *rest]
+    assert found_in(batches, "every-broker-hot")[-1] == [("gold", "b1")]
+    (advice,) = advice_in(batches)
+    assert advice.startswith(
+        "b1, the only broker of isolation group gold, has been at 85 % or more for 3 rounds"
+    )
+    assert advice.endswith("add a broker to isolation group gold")
+
+
+def test_an_excluded_broker_is_no_room_for_the_others() -> None:
+    excluded = {"guards": {"excluded_brokers": ["b2"]}}
+    assert found_in(hot(*[{"b1": 90.0, "b2": 20.0}] * 4), "every-broker-hot", **excluded)[-1] == [
+        (CLUSTER, "b1")
+    ]
+
+
+def carrying(*megabytes_per_s: float, cpu: float = 30.0, **used: tuple[float, float]) -> list[list[Event]]:
+    """Four rounds in which brokers carry so much each; b1 is at this CPU, the others are at 30 %."""
+    return [
+        [
+            report(
+                f"b{row}",
+                10 * at + 5,
+                bundles={BUNDLES[row]: 1e5 * volume},
+                cpu=(cpu if row == 1 else 30.0, 100.0),
+                **used,
+            )
+            for row, volume in enumerate(megabytes_per_s, 1)
+        ]
+        for at in range(4)
+    ]
+
+
+NO_NETWORK = {"usage": {"bandwidth_in_weight": 0.0, "bandwidth_out_weight": 0.0}}
 
 
 @pytest.mark.parametrize(
-    ("other", "topics_count", "expected"),
+    ("rounds", "pulsar", "expected"),
     [
-        ({BUNDLES[0]: 0.0}, 1000, IDLE),
-        ({BUNDLES[0]: 0.0}, 999, []),
-        ({BUNDLES[0]: 0.1}, 1, IDLE),
-        ({BUNDLES[0]: None}, 0, []),
+        pytest.param(carrying(900, 2, 2, 2), {}, ["b1"], id="many times as much"),
+        pytest.param(carrying(2, 900, 2, 2, cpu=8.0), {}, ["b2"], id="any of them"),
+        pytest.param(carrying(401, 100, 100), {}, ["b1"], id="more than four times"),
+        pytest.param(carrying(400, 100, 100), {}, [], id="four times"),
+        pytest.param(carrying(24, 1, 1), {}, [], id="little for any network"),
+        pytest.param(carrying(25, 0, 0), {}, ["b1"], id="a tenth of a gigabit both ways"),
+        pytest.param(carrying(900, 2, cpu=45.1), {}, [], id="usage shows it"),
+        pytest.param(carrying(900, 2, cpu=44.9), {}, ["b1"], id="usage hardly shows it"),
+        pytest.param(carrying(900), {}, [], id="nobody beside it"),
+        pytest.param(carrying(900, 2, bandwidth_in=(1.0, 100.0)), {}, [], id="bandwidth is measured"),
+        pytest.param(carrying(900, 2), {"capacity": {"bytes_per_s": 1e9}}, [], id="bytes are declared"),
+        pytest.param(carrying(900, 2), NO_NETWORK, [], id="bandwidth is not to count"),
     ],
-    ids=["thousands of topics", "a few topics", "traffic", "not known"],
 )
-def test_it_is_idle_only_beside_brokers_with_traffic_or_many_topics(
-    other: Mapping[str, float | None], topics_count: int, expected: list[tuple[str, str]]
+def test_bytes_that_no_usage_shows_are_said_where_one_broker_carries_most(
+    rounds: list[list[Event]], pulsar: dict[str, Any], expected: list[str]
 ) -> None:
-    rounds = quarters(*[{}] * 6, other=other, topics_count=topics_count)
-    assert found_in(rounds, "idle-broker", **QUARTER)[-1] == expected
+    found = found_in(rounds, "uneven-bytes", **pulsar)
+    assert found[1] == []
+    assert found[-1] == [(broker, broker) for broker in expected]
 
 
-@pytest.mark.parametrize(
-    ("cpu_points", "expected"), [(15.9, "usage may not show"), (16.0, "the outcomes of this round say why")]
-)
-def test_where_usage_shows_that_a_broker_is_idle_no_capacity_is_asked_for(
-    cpu_points: float, expected: str
-) -> None:
-    (advice,) = advice_in(quarters(*[{}] * 6, cpu_points=cpu_points), **QUARTER)
-    assert expected in advice
-    assert ("topics_count" in advice) == (cpu_points < 16)
-
-
-def test_an_excluded_broker_and_one_of_a_group_of_its_own_are_not_idle() -> None:
-    excluded = QUARTER | {"guards": {"excluded_brokers": ["b2"]}}
-    assert found_in(quarters(*[{}] * 7), "idle-broker", **excluded)[-1] == []
-    isolated = facts(1, isolation=[Isolation("own", ["t/b"], ["b2"])])
-    first, *rest = quarters(*[{}] * 7)
-    assert found_in([[isolated, *first], *rest], "idle-broker", **QUARTER)[-1] == []
+def test_the_advice_about_uneven_bytes_says_how_much_and_what_to_declare() -> None:
+    (advice,) = advice_in(carrying(900, 2, 2, 2))
+    assert advice.startswith("it carries 900 MB/s, and the others of its group carry 2 MB/s on average")
+    assert "bytes_per_s" in advice
