@@ -231,7 +231,9 @@ class InFlightRow(msgspec.Struct, frozen=True, kw_only=True):
     """RFC 3339; it is not carried out later."""
 
 
-INFORMATION = frozenset({"coordinators-at-one-broker", "gaps-in-reports", "idle-broker", "no-results"})
+INFORMATION = frozenset(
+    {"coordinators-at-one-broker", "gaps-in-reports", "idle-broker", "no-results", "uneven-bytes"}
+)
 """Kinds of findings that ask nobody to act: they raise no alert."""
 
 
@@ -244,6 +246,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         "coordinators-at-one-broker",
         "copy-stalled",
         "dominant-topic",
+        "every-broker-hot",
         "forbidden",
         "gaps-in-reports",
         "hot-partition",
@@ -258,12 +261,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         "promises-failed",
         "put-back",
         "skipped-after-pause",
+        "uneven-bytes",
         "unowned",
     ]
     """What it is."""
     subject: str
     """What it is about: the topic, the bundle of an action, the id of an action that was skipped, the resource or
-    resources, the partitions that move and need a broker that is down or copies nothing, the broker, or the cluster; empty for many bundles at once."""
+    resources, the partitions that move and need a broker that is down or copies nothing, the broker, the isolation group, or the cluster; empty for many bundles at once."""
     broker: str
     """Where it was seen, or which broker is down or copies nothing; empty where it is about no single broker."""
     bytes_per_s: float | None

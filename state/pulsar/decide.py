@@ -19,6 +19,7 @@ from state.outputs import Output, Split, Unload
 from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
 from state.pulsar import (
     approvals,
+    broker_findings,
     budgets,
     drains,
     effects,
@@ -96,7 +97,8 @@ def _decide(
     context: RoundContext, waiting_topics: Mapping[str, TopicStats], *, has_shadow: bool
 ) -> list[Output]:
     pulsar, closing = context.pulsar, context.closing
-    findings.watch(context)
+    broker_findings.watch(context)
+    findings.watch_coordinators(context)
     put_back = drains.begin(context)
     answers = approvals.begin(context)
     effects_found = effects.judge(context)
@@ -135,7 +137,7 @@ def _decide(
         *drains.find_put_back(put_back),
         *findings.of_actions(context, effects_found),
         *effects.find_failed_promises(promised_, closing.cluster),
-        *findings.of_brokers(context, measured),
+        *broker_findings.of_brokers(context, measured),
         *findings.find_gathered(context),
         *findings.of_gaps(context.advanced),
         *findings.of_overlaps(context.advanced),

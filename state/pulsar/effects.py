@@ -317,6 +317,7 @@ def find_failed_promises(summary: PromisesSummary | None, cluster: str) -> list[
             advice=f"for {summary.failed_count} of the last {summary.failed_count + summary.kept_count} unloads, the gap between the "
             f"two brokers closed by less than half of what was expected (mean gain {summary.gain_points:.1f} points, expected "
             f"{summary.expected_gain_points:.1f}): check whether another program uses these machines, "
-            f"or whether somebody else moves bundles",
+            f"whether topics or clients load them rather than traffic (then declare topics_count or sessions_count in "
+            f"[pulsar.capacity], for fleet-planner), or whether somebody else moves bundles",
         )
     ]

@@ -43,9 +43,11 @@ class Fleet:
     broker_last_ms: Ints = field(default_factory=_no_ints)
     """Time of each broker's newest snapshot report, (k,)."""
     above_limit_rounds: Ints = field(default_factory=lambda: np.zeros((0, len(RESOURCES)), dtype=np.int64))
-    """Rounds in a row with an impossible usage of each resource, (k, resources): see ``state.pulsar.findings``."""
+    """Rounds in a row with an impossible usage of each resource, (k, resources): see ``state.pulsar.broker_findings``."""
     unmeasured_rounds: Ints = field(default_factory=lambda: np.zeros((0, len(RESOURCES)), dtype=np.int64))
     """Rounds in a row in which each resource was not measured, (k, resources)."""
+    hot_rounds: Ints = field(default_factory=_no_ints)
+    """Rounds in a row in which each broker was hot, (k,)."""
     idle_since_ms: Ints = field(default_factory=_no_ints)
     """Start of the first round since which each broker has carried nothing, -1 where it carries something, (k,)."""
     starts: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))

@@ -201,6 +201,7 @@ def fleet() -> Fleet:
     fleet.broker_last_ms = np.array([5, -6])
     fleet.above_limit_rounds = np.arange(2 * len(RESOURCES)).reshape(2, -1) % 4
     fleet.unmeasured_rounds = fleet.above_limit_rounds[::-1]
+    fleet.hot_rounds = np.array([3, 0])
     fleet.idle_since_ms = np.array([-1, 2**50])
     fleet.starts = np.array([0, 2, 3])
     fleet.listed_rows = np.array([0, 1, 1])

@@ -68,13 +68,20 @@ OUTCOME_TEXTS: Final[Mapping[str, OutcomeText]] = {
     ),
     "no-better-place": OutcomeText(
         meaning="it stands out, but no bundle that may move would help",
-        advice="see the outcomes of its bundles; allow splits: `[pulsar.split]`",
-        remedy="another bundle of its broker has to help, or splits have to be on: [pulsar.split]",
+        advice="see the outcomes of its bundles; allow splits: `[pulsar.split]`; if they have no traffic, declare `topics_count` or "
+        "`sessions_count` in `[pulsar.capacity]`, small enough that it shows above CPU",
+        remedy="another bundle of its broker has to help, or splits have to be on ([pulsar.split]), or, if its bundles have no traffic, "
+        "topics_count or sessions_count has to be declared in [pulsar.capacity]",
     ),
     "every-broker-hot": OutcomeText(
         meaning="it stands out, no move helps, and even the coldest broker is above 85 %",
         advice="add brokers",
         remedy="another broker has to have room for its bundles: add brokers",
+    ),
+    "no-comparable-broker": OutcomeText(
+        meaning="it is far above a broker that does not measure what its bundles load, and above none that does",
+        advice="declare what the colder one can carry: `[pulsar.capacity.brokers]`; see the finding `not-measured`",
+        remedy="a much colder broker has to measure what its bundles load: declare [pulsar.capacity.brokers]",
     ),
     "budget-spent": OutcomeText(
         meaning="it stands out, and a budget allows no more moves now",
@@ -103,6 +110,8 @@ class Outcome(Code):
     EVERY_BROKER_HOT = 5
     BUDGET_SPENT = 6
     PROMISES_FAILED = 7
+    NO_COMPARABLE_BROKER = 8
+    SOLE_BROKER = 9
 
 
 OUTCOMES = Outcome.names()
@@ -125,8 +134,12 @@ class _Spread:
     """That broker, (n,); itself where there is none."""
     apart: Floats
     """Points above it, (n,)."""
+    coldest: int
+    """The coldest broker that may receive, comparable or not; 0 where none may."""
+    above_coldest: Floats
+    """Points above that one, (n,); below 0 where there is none."""
     error: Floats
-    """Standard error of that, (n,)."""
+    """Standard error of ``apart``, (n,)."""
     needed_points: Floats
     """Points from which on the difference is certainly above the acceptable one, (n,)."""
     evidence: Floats
@@ -151,7 +164,7 @@ class _Pending:
 
 def plan(view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSettings) -> Proposal[_Pending]:
     """Decide one round."""
-    if len(view.brokers) < FEWEST_BROKERS:
+    if not len(view.brokers):
         return Proposal(PlanBuilder().build(examine_nothing(OUTCOMES, TRIGGERS)), _Pending(memory=memory))
     levels = judge(view, memory)
     spread = _spread(view, levels, settings)
@@ -162,7 +175,8 @@ def plan(view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSett
     waits = hold is not None or levels.learned[:, WAITED].any()
     if found.is_cut or not (waits and (spread.apart > settings.goal_points).any()):
         levels.fleet[UNFINISHED] = found.is_cut
-    after = remember(memory, view.brokers.names, levels.learned, levels.fleet)
+    is_alone = len(view.brokers) < FEWEST_BROKERS
+    after = memory if is_alone else remember(memory, view.brokers.names, levels.learned, levels.fleet)
     sketch = _plan(view, levels, found, settings, examined, place)
     return Proposal(sketch, _pending(view, levels, sketch, after))
 
@@ -198,10 +212,12 @@ def _spread(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> 
     difference is certain at once, one near the limit after some rounds, and noise around a smaller one never adds up. A plan that was
     cut short goes on to its goal: it was certain already.
     """
-    cold = Fleet(view, levels).coldest()
+    fleet = Fleet(view, levels)
+    cold, room = fleet.coldest(), np.where(fleet.may_receive, levels.score, np.inf)
     usage = np.maximum(100.0 * view.brokers.usage_ratio, SATURATED_POINTS)
     # a full broker's load is known, but it shows only in part
-    apart = np.minimum(levels.score, usage) - levels.score[cold]
+    shown = np.minimum(levels.score, usage)
+    apart = shown - levels.score[cold]
     error = np.hypot(levels.error, levels.error[cold])
     multiple = settings.noise_multiple * _largest_of(len(error))
     before, enough = levels.learned[:, EVIDENCE], settings.acceptable_spread_points
@@ -212,7 +228,15 @@ def _spread(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> 
     most = MOST_REMEMBERED_RATIO * known_ratio * settings.noise_multiple
     errors = np.divide(apart - enough, error, out=np.zeros_like(error), where=error > 0)
     evidence = np.clip(before + errors, 0.0, most)
-    return _Spread(cold=cold, apart=apart, error=error, needed_points=needed, evidence=evidence)
+    return _Spread(
+        cold=cold,
+        apart=apart,
+        coldest=int(np.argmin(room)),
+        above_coldest=shown - room.min(),
+        error=error,
+        needed_points=needed,
+        evidence=evidence,
+    )
 
 
 def _largest_of(count: int) -> float:
@@ -248,8 +272,11 @@ def _examine(
         levels.score[spread.cold[stuck]] >= HOT_POINTS, Outcome.EVERY_BROKER_HOT, Outcome.NO_BETTER_PLACE
     )
     outcome[sorted(found.waiting)] = Outcome.BUDGET_SPENT
-    outcome[~stands_out] = Outcome.WITHIN_SPREAD
+    is_unlike = ~stands_out & (spread.above_coldest > settings.acceptable_spread_points)
+    outcome[~stands_out] = Outcome.WITHIN_SPREAD if count >= FEWEST_BROKERS else Outcome.SOLE_BROKER
+    outcome[is_unlike] = Outcome.NO_COMPARABLE_BROKER
     low = np.where(spread.cold == np.arange(count), NOBODY, spread.cold)
+    low[is_unlike] = spread.coldest
     for move in reversed(found.moves):
         outcome[move.destination] = Outcome.RECEIVING
         low[move.source] = move.destination
@@ -434,7 +461,7 @@ POLICY: Final = SheddingPolicy(
     settle=settle,
     outcomes=OUTCOMES,
     outcome_texts=OUTCOME_TEXTS,
-    calm_outcomes=("within-spread", "receiving"),
+    calm_outcomes=("within-spread", "receiving", "sole-broker"),
     triggers=TRIGGERS,
     sentences={TRIGGERS[1]: _describe_source},
     details={"not-sure": _describe_not_sure},

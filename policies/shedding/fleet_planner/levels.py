@@ -171,6 +171,9 @@ LEAST_NOISE_POINTS = 0.3
 """Noise is never taken for less: the resolution of what brokers report."""
 UNKNOWN_ROUNDS = 4.0
 """Rounds after which half of a level's squared error is its noise: before, little is known about the broker."""
+LEAST_LOAD_RATIO = 0.05
+"""Share of what a broker's bundles load most up to which another resource does not matter: a broker that receives them is loaded more by
+the former, even if it has a tenth of the latter."""
 MOST_WAITED_ROUNDS = 3
 """For how many rounds in a row: by default so long a bundle is kept that nobody lists."""
 HIDDEN_POINTS = 20.0
@@ -200,7 +203,7 @@ class Levels:
     """Standard deviation of a report."""
     costs: Costs
     is_loaded: Bools
-    """Resources that a broker measures and its bundles load, (n, resources)."""
+    """Resources with a weight that a broker measures and its bundles load noticeably, (n, resources)."""
     belief: Floats
     """How far each broker's bundles are taken to have their present traffic and not the running averages, (n,), 0 to 1."""
     is_clear: Bools
@@ -258,6 +261,7 @@ def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
 
     points = idle + by_arrival + learned[:, TRAFFIC.offset] + learned[:, COST.offset]
     points = np.where(brokers.measured, np.maximum(points, 0.0), 0.0)
+    loads = by_arrival * weights
     largest = np.argmax(np.where(weights > 0, points * weights, -1.0), axis=1)[:, None]
     noise = np.sqrt(fleet[TRAFFIC.noise] + fleet[COST.noise])
     is_clear = ~_waits(view, average, learned)
@@ -270,7 +274,7 @@ def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
         error=np.take_along_axis(np.hypot(*errors) * weights, largest, axis=1)[:, 0],
         noise_points=float(np.median(noise[largest])),
         costs=costs,
-        is_loaded=by_arrival > 0,
+        is_loaded=loads > LEAST_LOAD_RATIO * loads.max(axis=1, keepdims=True),
         belief=_belief(learned, burst, largest),
         is_clear=is_clear,
         learned=learned,

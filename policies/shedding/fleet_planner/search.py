@@ -4,7 +4,7 @@ What a move is worth is the fall of the sum of the squares of both levels: it gr
 they close, so few moves do. Of moves that are worth about the same, the one with the least traffic is taken. A move need not gain
 much; the plan as a whole has to. The worse of a move's two sides has to be better after it, however hot both are.
 
-A destination measures every weighted resource that the source measures and the bundle loads: unknown is not zero. Rules (``view.rules``)
+A destination measures every weighted resource that the source measures and its bundles load noticeably: unknown is not zero. Rules (``view.rules``)
 are asked for each move, with the moves before it taken. In one plan a broker gives or receives, never both: a bundle that would be
 passed on moves in the next round, when the reports have shown it.
 """
@@ -103,7 +103,7 @@ class Fleet:
         )
         known = compared(view.brokers.measured)[:, self.counts]
         self.comparable: Bools = ~np.any(loads[first][:, None, :] & ~known, axis=2)
-        """Whether a broker measures all that the bundles of a broker of this kind load there, (kinds, n); a declared capacity of bytes
+        """Whether a broker measures all that the bundles of a broker of this kind load noticeably, (kinds, n); a declared capacity of bytes
         stands for bandwidth that is not measured."""
 
     def receivers(self, source: int, least_points: float) -> Ints:

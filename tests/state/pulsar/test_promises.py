@@ -158,3 +158,4 @@ def test_a_finding_says_so_once_most_of_five_or_more_promises_failed(
     if found:
         assert f"{failed} of the last {kept + failed} unloads" in found[0].advice
         assert "mean gain 0.5 points, expected 8.0" in found[0].advice
+        assert "topics or clients load them rather than traffic" in found[0].advice
