@@ -30,6 +30,7 @@ from state.kafka.actions import SUBJECT, left_out, throttle_action
 from state.kafka.memory import KafkaMemory
 from state.kafka.reconcile import Broken, Drift, observe_broken
 from state.kafka.snapshot import Observation, observe
+from state.kafka.standstill import observe_standstill
 from state.kafka.summary import RoundContext, is_late, round_summary
 from state.kafka.wording import TRIGGERS, outcome_words
 from state.memory import Header
@@ -93,6 +94,12 @@ def _decide(context: RoundContext) -> list[Output]:
     broken = observe_broken(
         memory, observation, context.failed, stale_after_rounds=settings.stale_after_rounds
     )
+    if observation.copies is not None and memory.pacing.is_active:
+        waiting = frozenset(chain.from_iterable(broken.copies.values()))
+        stalled = observe_standstill(memory, observation.copies, at_ms=observation.at_ms, waiting=waiting)
+        broken = replace(broken, stalled=stalled)
+    elif not memory.pacing.is_active:
+        memory.progress, memory.arrived_bytes = KafkaMemory().progress, {}
     snapshot = _snapshot(context, sure, broken)
     decision, after, explanation = pace(snapshot, memory.pacing, settings)
     actions: list[Output] = []
@@ -167,7 +174,7 @@ def _snapshot(context: RoundContext, sure: Drift, broken: Broken) -> PacingSnaps
         down=broken.down,
         is_planned=observation.is_planned,
         is_pressed=bool(observation.under_min_isr),
-        broken=frozenset(chain.from_iterable(broken.copies.values())),
+        broken=frozenset(chain.from_iterable([*broken.copies.values(), *broken.stalled.values()])),
         disk_threads=observation.disk_threads,
     )
 
@@ -215,7 +222,7 @@ def _verdict(
     if decision is not None and hold is not None:
         return f"throttle held, {hold.reason}: {hold.detail} (wanted: {TRIGGERS[decision.trigger]})"
     uncounted = "".join(f"; {each}" for each in left_out(explanation))
-    uncounted += f"; {broken}" if broken.copies else ""
+    uncounted += f"; {broken}" if broken.copies or broken.stalled else ""
     if decision is not None:
         what = "taking the throttle off" if decision.trigger == "finished" else "throttle"
         return f"{what} decided: {TRIGGERS[decision.trigger]}{uncounted}"

@@ -138,6 +138,8 @@ class Broken:
     """Partitions whose copies wait for a broker that is down or silent."""
     kept: PartitionsByBroker = field(default_factory=dict)
     """Partitions that keep a replica on a broker that is down, and wait for nothing else."""
+    stalled: PartitionsByBroker = field(default_factory=dict)
+    """Partitions of which nothing more arrives, by the broker that lacks it (``state.kafka.standstill``)."""
 
     @property
     def partitions_count(self) -> int:
@@ -145,10 +147,11 @@ class Broken:
         return len({name for names in self.copies.values() for name in names})
 
     def __str__(self) -> str:
-        """Who waits for whom; empty where nobody does."""
+        """Who waits for whom, and what stands still; empty where nothing does."""
         return "; ".join(
-            f"{join_names(names, _NAMES_SHOWN)} wait{'s' * (len(names) == 1)} for broker {broker}"
-            for broker, names in self.copies.items()
+            f"{join_names(names, _NAMES_SHOWN)} {verb}{'s' * (len(names) == 1)} {where} broker {broker}"
+            for verb, where, found in (("wait", "for", self.copies), ("stand", "still at", self.stalled))
+            for broker, names in found.items()
         )
 
     def findings(self) -> Iterator[Finding]:
@@ -164,6 +167,14 @@ class Broken:
                 names,
                 f"broker {broker} {why}. Until then {join_names(names, _NAMES_SHOWN)} cannot be copied, nobody knows when the move is done, "
                 "and rates go up for minimums only. If it is gone for good, cancel these moves or move what it holds",
+            )
+        for broker, names in self.stalled.items():
+            yield _finding(
+                "copy-stalled",
+                broker,
+                names,
+                f"nothing more of {join_names(names, _NAMES_SHOWN)} arrives at broker {broker}, although its other copies go on. No deadline and no ETA "
+                "counts what it lacks. Look at its log and at the disk of that replica: the disk may be full, or have failed",
             )
         for broker, names in self.kept.items():
             yield _finding(

@@ -264,6 +264,8 @@ def kafka_memory() -> KafkaMemory:
         tells_lists=True,
         silent_rounds={4: 2},
         is_late=True,
+        progress=PartitionTable.of_rows(["t"], [0], [3], [10], [5_000], [20]),
+        arrived_bytes={3: 20},
         absences={3: Absence(10_000, 60_000, is_large=True)},
         knows_live=True,
     )
