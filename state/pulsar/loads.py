@@ -64,11 +64,11 @@ class Loads:
     def lack_what_is_used(self, broker: str, measured: Bools) -> Bools:
         """Whether others lack a resource with a weight that a broker uses, (k,), by what they measure, (k, resources).
 
-        A declared capacity of bytes stands for bandwidth. Raises ``ValueError`` for a broker that did not report.
+        A declared capacity of bytes and bandwidth stand for each other. Raises ``ValueError`` for a broker that did not report.
         """
         row = self._row_of(broker)
         is_used = self.measured[row] & (self.percents[row] > 0) & (self.usage_weights > 0)
-        lacks: Bools = np.any(is_used & ~compared(measured), axis=1)
+        lacks: Bools = np.any(is_used & ~compared(measured, self.usage_weights), axis=1)
         return lacks
 
     def usage_summary(self) -> UsageSummary | None:
