@@ -35,6 +35,9 @@ UNLIKE_RATIO = 0.3
 """Standard deviation of the factors of brokers about which nothing is known."""
 MOST_SURPRISE_POINTS = 10.0
 """How far a report counts beyond what was known, two and a half times the usual noise: what goes beyond is a spike for now."""
+MOST_TIMES = 2.0
+"""How many times what the rule explains a usage teaches the rule, beyond that surprise: a false one hardly does, and what traffic takes
+from now on is learned in half an hour."""
 MUCH_RATIO = 0.1
 """Share of a broker's messages or bytes from which on a part of them is much."""
 _RIDGE = 0.3
@@ -149,7 +152,10 @@ def learn(
     share = percents[:, :LEARNED_COUNT] / 100.0
     share[:, CPU] = np.maximum(share[:, CPU] - IDLE_CPU_POINTS / 100.0, 0.0)
     weight = _credible_share(memory.sums, figures[:, :LEARNED_COUNT])
-    used = share * limits[:, :LEARNED_COUNT]
+    used = np.minimum(
+        share * limits[:, :LEARNED_COUNT],
+        _most_used(memory.sums, figures[:, :LEARNED_COUNT], limits[:, :LEARNED_COUNT]),
+    )
     sums = _add_round(memory.sums, figures[:, :LEARNED_COUNT] * weight[:, :, None], used * weight, measured)
     measured &= weight == 1.0
     rule = _rule_of(sums)
@@ -193,6 +199,13 @@ def _credible_share(sums: Floats, figures: Floats) -> Floats:
     most = np.divide(known, now, out=np.ones_like(now), where=(known > 0) & (now > known))
     share: Floats = np.sqrt(most.min(axis=2))
     return share
+
+
+def _most_used(sums: Floats, figures: Floats, limits: Floats) -> Floats:
+    """How much of each resource a report counts with in the fleet's rule at most, (n, learned); of a rule that is not known yet, without end."""
+    explained = explain(figures, _rule_of(sums)[:LEARNED_COUNT])
+    is_known = (sums[:, 0] > 0) | (sums[:, 2] > 0)
+    return np.where(is_known, MOST_TIMES * explained + MOST_SURPRISE_POINTS / 100.0 * limits, np.inf)
 
 
 def _add_round(sums: Floats, figures: Floats, used: Floats, measured: Bools) -> Floats:

@@ -32,6 +32,7 @@ RESOURCES = (
 """Column order of every per-resource array. The first four are measured by the broker; the others are what it carries
 against the capacity that ``[pulsar.capacity]`` declares."""
 _BANDWIDTH = [RESOURCES.index("bandwidth-in"), RESOURCES.index("bandwidth-out")]
+_BYTES = RESOURCES.index("bytes")
 REPORTED_COUNT = 4
 """How many of them the broker measures."""
 
@@ -160,10 +161,15 @@ def percent(usage: Floats, limit: Floats) -> Floats:
     return in_percent
 
 
-def compared(measured: Bools) -> Bools:
-    """By which resources brokers can be compared, (n, resources), from what they measure: a declared capacity of bytes stands for bandwidth."""
-    known = measured.copy()
-    known[:, _BANDWIDTH] |= measured[:, RESOURCES.index("bytes"), None]
+def compared(measured: Bools, weights: Floats) -> Bools:
+    """By which resources brokers can be compared, (n, resources), from what they measure with a weight above 0.
+
+    A declared capacity of bytes stands for bandwidth, and bandwidth in and out together stand for it.
+    """
+    counted: Bools = measured & (weights > 0)
+    known = counted.copy()
+    known[:, _BANDWIDTH] |= counted[:, _BYTES, None]
+    known[:, _BYTES] |= counted[:, _BANDWIDTH].all(axis=1)
     return known
 
 

@@ -237,8 +237,9 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
     plans_rounds: bool = False
     """Whether it plans a whole round against the fleet, as our own does and Pulsar's do not. Then its plan is judged as a whole:
     ``min_unload_benefit_points`` holds none of its moves, and unset budgets grow with the cluster. A bundle that is due for a split
-    in the round in which it is to move is split where it is: its clients reconnect once, and its parts fit better. And a
-    bundle that its owner's report leaves out stays in its view, with its averages and not movable, until it is known to be gone."""
+    in the round in which it is to move is split where it is: its clients reconnect once, and its parts fit better. A
+    bundle that its owner's report leaves out stays in its view, with its averages and not movable, until it is known to be gone. And
+    a sample out of all proportion counts only if it lasts."""
 
     def __post_init__(self) -> None:
         if set(self.sentences) != set(self.triggers) - {""}:

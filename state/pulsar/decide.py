@@ -86,6 +86,7 @@ def _advance(
             samples=pulsar.bundle_average_samples,
             split_samples=pulsar.split.average_samples if pulsar.split.enabled else 0,
             skip_after_move=pulsar.skip_sample_after_move,
+            skip_outliers=pulsar.policy.plans_rounds,
         ),
         round_end_ms=closing.end_ms,
         max_report_age_ms=pulsar.rounds.max_report_age_ms,

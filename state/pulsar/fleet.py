@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from policies.columns import Bools, Floats, Ints
+from policies.columns import Bools, Floats, Ints, sum_runs
 from state.events import LoadReport, namespace_of
 from state.layouts import Names
 from state.ledger import Child
@@ -36,6 +36,8 @@ from state.pulsar.memory import NOBODY, Fleet
 _AVERAGED = ("averages", "samples", "split_averages", "split_samples")
 _BEGUN = ("counts", "owed_skip", "split_hits")
 """Columns of bundles that a child of a split inherits from its parent, and those that begin anew."""
+_MOST_TIMES = 10.0
+"""A sample is out of all proportion beyond so many times both its bundle's average and that of all bundles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,8 @@ class Sampling:
     """The same for the averages that splits are decided on; 0 where they are not wanted."""
     skip_after_move: bool
     """Leave out the first sample of a bundle's new owner."""
+    skip_outliers: bool
+    """Leave out a sample out of all proportion, and let the average begin anew with the next one; Pulsar takes every sample."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -323,7 +327,7 @@ def _sample(
     sampling: Sampling,
     max_age_ms: int,
 ) -> tuple[Floats, Bools]:
-    """Put one sample into each listed bundle's running averages, unless it is the first after a move.
+    """Put one sample into each listed bundle's running averages, unless it is the first after a move or out of all proportion.
 
     Returns what was reported of each row, (owned, 4), and whether it was taken, (owned,).
     """
@@ -339,10 +343,14 @@ def _sample(
     reported = listings.has_traffic[rows]
     after.owed_skip[:count] = owed & ~reported
     is_taken = reported & ~owed
-    taken = slice(count) if is_taken.all() else is_taken  # a slice takes a view, no copy
     owned_traffic = listings.traffic if count == len(listings.bundles) else listings.traffic[rows]
-    traffic = owned_traffic[taken]
     after.averages[known], after.samples[known] = before.averages[at], before.samples[at]
+    if sampling.skip_outliers:
+        is_outlier = is_taken & _are_outliers(after.averages[:count], after.samples[:count], owned_traffic)
+        after.samples[:count][is_outlier] = 0
+        is_taken &= ~is_outlier
+    taken = slice(count) if is_taken.all() else is_taken  # a slice takes a view, no copy
+    traffic = owned_traffic[taken]
     _average(after.averages[:count], after.samples[:count], taken, traffic, sampling.samples)
     if sampling.split_samples:
         after.split_averages[known] = before.split_averages[at]
@@ -356,6 +364,13 @@ def _sample(
         for column in (after.split_averages, after.split_samples, after.split_hits):
             column[:] = 0
     return owned_traffic, is_taken
+
+
+def _are_outliers(averages: Floats, samples: Ints, sample: Floats) -> Bools:
+    """Which samples are out of all proportion, (owned,); never the first that an average is made of, so that what lasts counts."""
+    usual = sum_runs(np.array([0, len(averages)]), averages) / max(len(averages), 1)
+    beyond: Bools = np.any(sample > _MOST_TIMES * np.maximum(averages, usual), axis=1)
+    return beyond & (samples > 0)
 
 
 def _average(averages: Floats, samples: Ints, taken: Bools | slice, sample: Floats, most: int) -> None:

@@ -64,11 +64,11 @@ class Loads:
     def lack_what_is_used(self, broker: str, measured: Bools) -> Bools:
         """Whether others lack a resource with a weight that a broker uses, (k,), by what they measure, (k, resources).
 
-        A declared capacity of bytes stands for bandwidth. Raises ``ValueError`` for a broker that did not report.
+        A declared capacity of bytes and bandwidth stand for each other. Raises ``ValueError`` for a broker that did not report.
         """
         row = self._row_of(broker)
         is_used = self.measured[row] & (self.percents[row] > 0) & (self.usage_weights > 0)
-        lacks: Bools = np.any(is_used & ~compared(measured), axis=1)
+        lacks: Bools = np.any(is_used & ~compared(measured, self.usage_weights), axis=1)
         return lacks
 
     def usage_summary(self) -> UsageSummary | None:
@@ -169,10 +169,8 @@ def broker_rates(advanced: Advanced, measured: Loads) -> Floats:
 
     Their sums are what the broker reports; how much of it goes in and out is as its bundles say. All 0 where none of them has traffic.
     """
-    fleet = advanced.fleet
-    edges = np.searchsorted(fleet.owner[: advanced.owned_count], np.arange(len(fleet.brokers) + 1))
-    rates = sum_runs(edges, advanced.present_rates(np.arange(advanced.owned_count)))
-    rates = rates[match(fleet.brokers, measured.names)]
+    rates = sum_runs(_edges(advanced), advanced.present_rates(np.arange(advanced.owned_count)))
+    rates = rates[match(advanced.fleet.brokers, measured.names)]
     for first, reported in ((0, measured.messages_per_s), (2, measured.bytes_per_s)):
         total = rates[:, first] + rates[:, first + 1]
         share = np.divide(reported, total, out=np.ones_like(total), where=total > 0)
@@ -180,15 +178,22 @@ def broker_rates(advanced: Advanced, measured: Loads) -> Floats:
     return rates
 
 
+def _edges(advanced: Advanced) -> Ints:
+    """Where the leading rows of each broker of the fleet begin, and where the last ones end, (b + 1,)."""
+    fleet = advanced.fleet
+    return np.searchsorted(fleet.owner[: advanced.owned_count], np.arange(len(fleet.brokers) + 1))
+
+
 def learn_costs(advanced: Advanced, measured: Loads, rates: Floats, moving: Collection[str]) -> Costs:
     """Learn in ``advanced.fleet`` what traffic costs, and give the costs of the brokers that reported.
 
     Brokers with a bundle on its way, or just arrived (``moving``), teach nothing, nor do those that got or lost much otherwise: their
-    usage shows the past, or clients that reconnect.
+    usage shows the past, or clients that reconnect. Nor do those of whose traffic much is left out of the averages.
     """
     fleet, names = advanced.fleet, measured.names
-    moved = advanced.moved[match(fleet.brokers, names)]
-    counts = np.array([name not in moving for name in names], dtype=np.bool_) & ~is_much(moved, rates)
+    left_out = np.where(advanced.is_sampled[:, None], 0.0, advanced.reported)
+    uncertain = (advanced.moved + sum_runs(_edges(advanced), left_out))[match(fleet.brokers, names)]
+    counts = np.array([name not in moving for name in names], dtype=np.bool_) & ~is_much(uncertain, rates)
     fleet.costs, costs = learn(
         fleet.costs,
         names,

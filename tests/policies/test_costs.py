@@ -162,6 +162,36 @@ def test_one_report_out_of_all_proportion_does_not_change_what_traffic_costs_for
     assert cpu_points(costs, 600.0, 6e5) == pytest.approx([6.0, 6.0, 6.0], rel=0.2)
 
 
+@pytest.mark.parametrize("times", [20.0, 1e3, 1e6, 1e12])
+def test_one_usage_out_of_all_proportion_does_not_change_what_traffic_costs(times: float) -> None:
+    calm = {"a": (6000.0, 6e6, 60.0), "b": (2000.0, 2e6, 20.0), "c": (2000.0, 2e6, 20.0)}
+    memory, _ = taught(*[calm] * 20, {**calm, "b": (2000.0, 2e6, 20.0 * times)})
+    _, costs = taught(calm, memory=memory)
+    assert cpu_points(costs, 600.0, 6e5) == pytest.approx([6.0, 6.0, 6.0], rel=0.1)
+
+
+def test_one_network_usage_out_of_all_proportion_does_not_change_what_bytes_cost() -> None:
+    percents, limits = np.zeros((2, len(RESOURCES))), np.full((2, len(RESOURCES)), NOT_MEASURED)
+    limits[:, BANDWIDTH_IN] = 100.0
+    rates = np.tile([0.0, 0.0, 1000.0, 0.0], (2, 1))
+    memory = CostMemory()
+    for usage in [(40.0, 40.0)] * 20 + [(40.0, 4e6)] + [(40.0, 40.0)]:
+        percents[:, BANDWIDTH_IN] = usage
+        memory, costs = learn(memory, ("a", "b"), percents=percents, limits=limits, rates=rates)
+    assert costs.points_at(slice(None), figures_of(rates))[:, BANDWIDTH_IN].tolist() == pytest.approx(
+        [40.0, 40.0], rel=0.1
+    )
+
+
+@pytest.mark.parametrize("usual", [0.01, 1.0, 5.0])
+def test_traffic_that_takes_more_from_now_on_is_learned_in_half_an_hour(usual: float) -> None:
+    """All brokers use 50 points for what took ``usual`` ones before."""
+    names = ("a", "b", "c")
+    memory, _ = taught(*[dict.fromkeys(names, (2000.0, 2e6, usual))] * 60)
+    _, costs = taught(*[dict.fromkeys(names, (2000.0, 2e6, 50.0))] * 30, memory=memory)
+    assert cpu_points(costs, 2000.0, 2e6) == pytest.approx([50.0] * 3, rel=0.4)
+
+
 def test_a_load_that_grows_a_hundredfold_and_stays_is_learned_in_ten_rounds() -> None:
     idle = {"a": (60.0, 6e4, 1.2), "b": (20.0, 2e4, 0.4)}  # twice as much a message as under load
     busy = {"a": (6000.0, 6e6, 60.0), "b": (2000.0, 2e6, 20.0)}

@@ -14,7 +14,7 @@ from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
 from policies.shedding.fleet_planner.levels import FleetPlannerMemory
 from policies.shedding.rules import Limit
 from policies.shedding.view import RoundView
-from policies.usage import CapacitySettings, UsageSettings
+from policies.usage import BrokerCapacity, CapacitySettings, UsageSettings
 from tests.policies.fleets import (
     Broker,
     Bundle,
@@ -113,6 +113,21 @@ def test_no_bundle_goes_where_it_is_unknown_what_it_would_cost() -> None:
     hidden = {**known, "idle-1": 0.0}
     assert {there for _, _, there in plan_of(snapshot_of(networks(limits=hidden)))} == {"idle-2"}
     assert not plan_of(snapshot_of(networks(limits={**hidden, "idle-2": 0.0})))
+
+
+def test_brokers_that_declare_bytes_give_to_those_that_measure_their_network() -> None:
+    """Two virtual machines at 88 % of the bytes that they declare, and metal that measures 15 % of its network."""
+    own = dict.fromkeys(("vm-1", "vm-2"), BrokerCapacity(bytes_per_s=1e9))
+    fleet = {}
+    for name, volume in {"metal-1": 3e8, "metal-2": 3e8, "vm-1": 8.8e8, "vm-2": 8.8e8}.items():
+        usage = {"cpu": (20.0, 100.0)}
+        if name not in own:
+            usage |= dict.fromkeys(("bandwidth-in", "bandwidth-out"), (1.5e6, 1e7))
+        bundles = {f"t/{name}/{row}": Bundle(bytes_per_s=volume / 10) for row in range(10)}
+        fleet[name] = Broker(usage=usage, bytes_per_s=volume, bundles=bundles)
+    moves = plan_of(snapshot_of(fleet, capacity=CapacitySettings(brokers=own)))
+    assert {source for _, source, _ in moves} == {"vm-1", "vm-2"}
+    assert {there for _, _, there in moves} == {"metal-1", "metal-2"}
 
 
 @pytest.mark.parametrize(("cpu_points", "network_points"), [(60.0, 55.0), (55.0, 60.0), (57.0, 60.0)])

@@ -5,9 +5,11 @@ import pytest
 
 from policies.usage import (
     NOT_MEASURED,
+    RESOURCES,
     BrokerCapacity,
     CapacitySettings,
     UsageSettings,
+    compared,
     percent,
     weighted_maximum_ratio,
 )
@@ -184,6 +186,30 @@ def test_topics_and_sessions_are_resources_only_where_their_capacity_is_declared
     for declared, expected in (({}, 5.0), ({"topics_count": 100.0}, 50.0), ({"sessions_count": 40.0}, 25.0)):
         capacity = CapacitySettings(brokers={"a": BrokerCapacity(**declared)})
         assert 100.0 * snapshot_of(fleet, capacity=capacity).brokers.usage_ratio[0] == expected
+
+
+NETWORK = ("bandwidth-in", "bandwidth-out")
+NO_NETWORK = {"bandwidth_in_weight": 0.0, "bandwidth_out_weight": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("measured", "weights", "expected"),
+    [
+        pytest.param(("cpu",), {}, ("cpu",), id="only what is measured"),
+        pytest.param(("bytes",), {}, (*NETWORK, "bytes"), id="declared bytes stand for bandwidth"),
+        pytest.param(NETWORK, {}, (*NETWORK, "bytes"), id="bandwidth stands for declared bytes"),
+        pytest.param(NETWORK[:1], {}, NETWORK[:1], id="one direction alone stands for nothing"),
+        pytest.param(NETWORK, NO_NETWORK, (), id="bandwidth without a weight stands for nothing"),
+        pytest.param(("bytes",), {"capacity_weight": 0.0}, (), id="nor do bytes without one"),
+        pytest.param(("cpu", "topics"), {}, ("cpu", "topics"), id="nothing stands for topics"),
+    ],
+)
+def test_measured_bandwidth_and_a_declared_capacity_of_bytes_stand_for_each_other(
+    measured: tuple[str, ...], weights: dict[str, float], expected: tuple[str, ...]
+) -> None:
+    row = np.array([[resource in measured for resource in RESOURCES]])
+    known = compared(row, UsageSettings(**weights).weights())[0]
+    assert {name for name, is_known in zip(RESOURCES, known, strict=True) if is_known} == {*expected}
 
 
 @pytest.mark.parametrize("name", ["cpu_weight", "direct_memory_weight", "capacity_weight"])

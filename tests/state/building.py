@@ -219,7 +219,7 @@ def seen(
     advanced = advance(
         before or Fleet(),
         found,
-        Sampling(samples=10, split_samples=10, skip_after_move=True),
+        Sampling(samples=10, split_samples=10, skip_after_move=True, skip_outliers=left is not None),
         round_end_ms=closed.end_ms,
         max_report_age_ms=AGE_MS,
         left=left,

@@ -101,10 +101,10 @@ class Fleet:
         _, first, self.kind = np.unique(
             loads @ (1 << np.arange(len(self.counts))), return_index=True, return_inverse=True
         )
-        known = compared(view.brokers.measured)[:, self.counts]
+        known = compared(view.brokers.measured, view.usage_weights)[:, self.counts]
         self.comparable: Bools = ~np.any(loads[first][:, None, :] & ~known, axis=2)
         """Whether a broker measures all that the bundles of a broker of this kind load noticeably, (kinds, n); a declared capacity of bytes
-        stands for bandwidth that is not measured."""
+        stands for bandwidth that is not measured, and measured bandwidth for it."""
 
     def receivers(self, source: int, least_points: float) -> Ints:
         """Brokers so much colder than ``source`` that it may give to, as far as it is known what a bundle would cost there, coldest first."""

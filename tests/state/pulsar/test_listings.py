@@ -220,7 +220,12 @@ def test_the_columns_agree_with_the_plain_telling(
     for number, reports in rounds_of(trace):
         end_ms = (number + 1) * LENGTH_MS
         dumb.advance(reports, end_ms=end_ms)
-        sampling = Sampling(samples=average_samples, split_samples=average_samples, skip_after_move=skips)
+        sampling = Sampling(
+            samples=average_samples,
+            split_samples=average_samples,
+            skip_after_move=skips,
+            skip_outliers=False,
+        )
         advanced = advance(fleet, reports, sampling, round_end_ms=end_ms, max_report_age_ms=AGE_MS)
         fleet, listed = advanced.fleet, advanced.owned_count
         named = [fleet.namespaces[row] for row in fleet.namespace.tolist()]
