@@ -1,12 +1,22 @@
 """Which partitions stand still although others of their broker go on."""
 
+import json
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import pytest
 
+from state.closing import Identity
+from state.controller import Controller
+from state.events import BrokerLogs, Event, KafkaLoadReport, Reassignment
 from state.kafka.memory import KafkaMemory
 from state.kafka.standstill import FETCH_BYTES, LEAST_MS, TURNS, observe_standstill
+from state.store import DictStore
+from streaming.settings import ClusterSettingsSource
+from streaming.settings.load import compose
 from tests.policies.throttle.moving import GB, MB, Partition, copies_of
+from tests.state.kafka.reporting import MoveRow, Replica, copies_report, replica_table
+from tests.state.traces import CLUSTER, ROUNDS
 
 NAMES = ("t-0", "t-1")
 
@@ -68,3 +78,36 @@ def test_the_more_a_broker_fetches_the_longer_one_may_stand() -> None:
     needed = TURNS * 100 * FETCH_BYTES
     assert stand_still(*grown[:3], step_ms=LEAST_MS) == {}, f"{2 * 99 * 4 * MB} of {needed} bytes"
     assert stand_still(*grown[:4], step_ms=LEAST_MS) == {3: ["t-1"]}
+
+
+def outputs_of(*, rounds_count: int, deadline_s: float) -> list[dict[str, Any]]:
+    """Of two partitions that move from brokers 1 and 2 to 3, one grows by 40 MB a round there, and the other has 5 MB."""
+    events: list[Event] = []
+    for number in range(rounds_count):
+        time_ms = 10_000 * number + 5000
+        rows = [MoveRow("t", at, (1, 2, 3), (3,), (1,), 1, (1, 2)) for at in (0, 1)]
+        events.append(Reassignment(id=f"m{number}", time_ms=time_ms, report=copies_report(*rows)))
+        for broker in (1, 2, 3):
+            sizes = (40 * MB * number, 5 * MB) if broker == 3 else (10 * GB + 10 * MB * number,) * 2
+            logs = BrokerLogs(
+                broker, replica_table(*(Replica("t", at, size, size) for at, size in enumerate(sizes)))
+            )
+            events.append(KafkaLoadReport(id=f"l{number}", time_ms=time_ms, broker=str(broker), logs=logs))
+    kafka = {"rounds": ROUNDS, "throttle": {"deadline_s": deadline_s}}
+    controller = Controller(
+        CLUSTER, DictStore(), identity=Identity(), settings=ClusterSettingsSource(compose({"kafka": kafka}))
+    )
+    steps = (controller.step(event).outputs for event in events)
+    return [json.loads(each.data) | {"kind": each.kind} for outputs in steps for each in outputs]
+
+
+def test_one_that_stands_still_is_named_alone_and_raises_no_rate_for_the_deadline() -> None:
+    outputs = outputs_of(rounds_count=40, deadline_s=7200)
+    last = [each for each in outputs if each["kind"] == "round"][-1]
+    assert [(each["kind"], each["subject"]) for each in last["findings"]["heaviest"]] == [
+        ("copy-stalled", "t-1")
+    ]
+    assert "t-1 stands still at broker 3" in last["reason"]
+    assert last["throttle"]["eta_basis"] == "broken"
+    triggers = [each["trigger"] for each in outputs if each["kind"] == "action"]
+    assert triggers == ["first-throttle"], "what goes on keeps the deadline"
