@@ -20,6 +20,7 @@ from state.outputs.actions import SPLIT_TYPE, UNLOAD_TYPE
 from state.pulsar import (
     approvals,
     budgets,
+    drain_records,
     drains,
     effects,
     findings,
@@ -97,7 +98,7 @@ def _decide(
 ) -> list[Output]:
     pulsar, closing = context.pulsar, context.closing
     findings.watch(context)
-    put_back = drains.begin(context)
+    put_back = drain_records.begin(context)
     answers = approvals.begin(context)
     effects_found = effects.judge(context)
     checked = effects.check_promises(context)
@@ -132,7 +133,7 @@ def _decide(
         context.fleet.shadow = shadow.record(context.fleet.shadow, decided.unloads)
     promised_ = effects.summarize_promises(context, checked)
     found = [
-        *drains.find_put_back(put_back),
+        *drain_records.find_put_back(put_back),
         *findings.of_actions(context, effects_found),
         *effects.find_failed_promises(promised_, closing.cluster),
         *findings.of_brokers(context, measured),

@@ -103,6 +103,7 @@ def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerRepor
     counts = np.empty((len(rows), 2), dtype=np.int64)
     counts[:, TOPICS], counts[:, SESSIONS] = topics, producers + consumers
     rate_in, rate_out, volume_in, volume_out = _broker_rates(data, stats)
+    shown_messages_per_s = math.fsum(columns[:, [RATE_IN, RATE_OUT]].ravel().tolist())
     return BrokerReport(
         resources=_resources(data),
         messages_per_s=rate_in + rate_out,
@@ -115,6 +116,7 @@ def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerRepor
         system_bundles=sorted({*listing.system_bundles, *filter(is_system_bundle, data.systemBundles)})
         if data.systemBundles
         else listing.system_bundles,
+        unlisted_messages_per_s=max(0.0, rate_in + rate_out - shown_messages_per_s),
     )
 
 

@@ -72,6 +72,7 @@ def test_a_full_report_is_read_into_columns():
     assert found.traffic.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
     assert found.has_traffic.tolist() == [True, True]
     assert found.listed_count == 3, "Pulsar's own count has the heartbeat bundle in it"
+    assert found.unlisted_messages_per_s == 7, "of its 30, the bundles have 14 and the heartbeat 9"
 
 
 IDLE = {"msgRateIn": 0}
