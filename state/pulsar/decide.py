@@ -183,14 +183,14 @@ def judge(
             admission,
             wanted.plan,
             topics,
-            proposals=wanted.proposals(),
+            proposals=wanted.proposals(masks.stays(table.mask_codes)),
             acting=answers.unload_rows | answers.split_rows,
             approved=answers.cuts,
         )
     admitted = admit(
         admission,
         wanted.plan,
-        split_rows=answers.split_rows | (decided.rows if decided else frozenset()),
+        split_rows=answers.split_rows | (decided.rows | decided.counting if decided else frozenset()),
         before_moves=decided.before_moves if decided else {},
         done_rows=answers.unload_rows,
     )

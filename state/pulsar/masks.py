@@ -73,7 +73,7 @@ SPLIT_MASK_OUTCOMES = tuple(
     for each in Mask
     if each not in (Mask.OPEN, Mask.OTHER_GROUP, Mask.UNSETTLED_BROKER, Mask.TRIMTAB_TOPICS)
 )
-"""The reasons that a split can have; a split crosses no group and moves no load."""
+"""The reasons that a split can have; one for its broker's relief is not wanted where ``stays``."""
 
 
 def unload_mask(context: RoundContext, unsettled: Collection[str]) -> Codes:
@@ -97,6 +97,11 @@ def unload_mask(context: RoundContext, unsettled: Collection[str]) -> Codes:
     ):
         codes[(codes == Mask.OPEN) & rows] = reason
     return codes
+
+
+def stays(codes: Codes) -> Bools:
+    """Which bundles of an unload mask no policy may ever move, nor parts of them while things are as they are."""
+    return np.isin(codes, (Mask.OTHER_GROUP, Mask.TRIMTAB_TOPICS))
 
 
 def split_mask(context: RoundContext) -> Codes:
