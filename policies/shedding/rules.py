@@ -196,7 +196,7 @@ class Rules:
     leaving: Bools
     """Whether a bundle was told to leave its broker, earlier or by a move taken, by bundle row."""
     staying_counts: Ints
-    """Bundles of each broker that were not told so."""
+    """Bundles of each broker that were not told so, busy ones of Pulsar's own included."""
     rows: tuple[Ints, Ints] | None = None
     """Rows of the brokers and bundles of a part of the view; None: it is the whole view."""
 
