@@ -3,7 +3,8 @@
 An operator drains a broker to take it away. All of its bundles leave, whatever the load is. They are not held by a cooldown, nor
 by the guards for the sole bundle, trimtab's own topics, the least benefit, the calm after a change and unsettled brokers. They
 are held by a pause and the other holds of the round, an action in flight, an action without effect, a namespace that is excluded
-or under maintenance, anti-affinity, and the budgets; drains have an hourly budget of their own.
+or under maintenance, anti-affinity, and the budgets; drains have an hourly budget of their own. Of ranges that overlap, the finer ones
+with traffic leave: an unload can be undone, and an executor skips a bundle that is no more.
 
 A bundle goes to the least used broker of its namespace's group that takes part in balancing; the heaviest bundle goes first. It
 counts for its share of the drained broker's usage, by messages or bytes, whichever is more, and for no less than an equal share,
