@@ -104,8 +104,9 @@ def _decide(
     checked = effects.check_promises(context)
     unsettled = masks.unsettled_brokers(context)
     codes = masks.unload_mask(context, unsettled)
-    measured = policy_view(context, codes, unsettled)
-    table = shadowed_view(context, codes, unsettled) or measured
+    closed = unsettled | context.ledger.unreached_brokers(end_ms=context.end_ms)
+    measured = policy_view(context, codes, closed)
+    table = shadowed_view(context, codes, closed) or measured
     topics = splits.topic_table(measured, waiting_topics)
     stopped = obstacle(context.header, pulsar.rounds, context.reports, live_count=len(context.live))
     if stopped:

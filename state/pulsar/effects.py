@@ -104,7 +104,7 @@ def _judge_one(context: RoundContext, decision: Decision, owners: Mapping[str, s
     has_effect = _has_effect(decision, owners, context.reports) if most_count else True
     if has_effect:
         end_watch(decision, Verdict("effective", context.end_ms, owner, decision.rounds_count))
-        if decision.destination is not None and owner not in ("", decision.source, decision.destination):
+        if decision.landed_elsewhere and decision.destination is not None:
             elsewhere = [Elsewhere(decision.bundle, owner, decision.destination)]
     elif has_effect is False:
         decision.rounds_count += 1
