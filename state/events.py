@@ -199,6 +199,10 @@ class BrokerReport:
     """(len(bundles), 2): topics and sessions (producers and consumers); 0 where the report does not have them."""
     system_bundles: Sequence[str] = ()
     """Full names of the bundles of Pulsar itself that it lists, ascending, each once."""
+    busy_system_count: int = 0
+    """Bundles of ``pulsar/system`` among them that have traffic."""
+    unlisted_messages_per_s: float = 0.0
+    """Message rate in + out of the broker beyond that of all bundles of which the report has the traffic."""
     published: Published | None = None
     """None from a broker with the modular load manager."""
 

@@ -27,6 +27,8 @@ ActionKind = Literal["unload", "split"]
 VerdictOutcome = Literal["effective", "failed", "ineffective"]
 
 HOUR_MS = 3_600_000
+UNREACHED_ROUNDS = 3
+"""After so many rounds in a row whose unloads to a broker landed elsewhere, no others are sent there: one may be chance, or a restart."""
 
 
 class Child(msgspec.Struct, frozen=True, array_like=True):
@@ -132,6 +134,13 @@ class Decision(msgspec.Struct, array_like=True):
     def broker_of(self, side: Side) -> str | None:
         """A broker of an unload."""
         return self.source if side == "source" else self.destination
+
+    @property
+    def landed_elsewhere(self) -> bool:
+        """Whether it moved its bundle to another broker than it was to."""
+        if self.verdict is None or self.verdict.outcome != "effective" or self.destination is None:
+            return False
+        return self.verdict.broker not in ("", self.source, self.destination)
 
     def is_in_flight(self, end_ms: int) -> bool:
         """Whether it may still be carried out."""
@@ -370,6 +379,19 @@ class Ledger(msgspec.Struct, array_like=True):
             if decision.kind == "unload" and (shows_now or awaited):
                 brokers |= {decision.source, decision.destination}
         return frozenset(name for name in brokers if name is not None)
+
+    def unreached_brokers(self, *, end_ms: int) -> frozenset[str]:
+        """Destinations that ``UNREACHED_ROUNDS`` rounds in a row within the hour did not reach: most of their unloads landed elsewhere."""
+        plans: dict[str, dict[int, list[bool]]] = defaultdict(lambda: defaultdict(list))
+        for decision in self.decisions:
+            if decision.verdict and decision.destination and decision.decided_ms > end_ms - HOUR_MS:
+                plans[decision.destination][decision.decided_ms].append(decision.landed_elsewhere)
+        return frozenset(
+            broker
+            for broker, rounds in plans.items()
+            if len(rounds) >= UNREACHED_ROUNDS
+            and all(2 * sum(rounds[at]) > len(rounds[at]) for at in sorted(rounds)[-UNREACHED_ROUNDS:])
+        )
 
     def expected_traffic(self, decision: Decision) -> dict[Side, Traffic]:
         """Load its brokers should have by now: what it was at the decision, changed by the unloads carried out since then."""

@@ -12,6 +12,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from policies.shedding.view import Traffic
 from state.events import ActionResult, Approval, ClusterFacts, Control, Rejection, RejectReason, System, Tick
 from state.facts import Facts
 from state.layouts import seal, unseal
@@ -102,6 +103,8 @@ class DrainRecord(msgspec.Struct, frozen=True, array_like=True):
     """Bundles the broker had, system bundles left out."""
     put_back: tuple[str, ...] = ()
     """Bundles that came to it later and are there, ascending."""
+    left_out: dict[str, Traffic] = {}
+    """By bundle that its reports leave out and that nothing shows to be gone, its average traffic when it was last listed."""
 
 
 class ForbiddenRecord(msgspec.Struct, frozen=True, array_like=True):

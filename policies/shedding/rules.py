@@ -196,7 +196,7 @@ class Rules:
     leaving: Bools
     """Whether a bundle was told to leave its broker, earlier or by a move taken, by bundle row."""
     staying_counts: Ints
-    """Bundles of each broker that were not told so."""
+    """Bundles of each broker that were not told so, busy ones of Pulsar's own included."""
     rows: tuple[Ints, Ints] | None = None
     """Rows of the brokers and bundles of a part of the view; None: it is the whole view."""
 
@@ -225,6 +225,20 @@ class Rules:
         for limit in self.limits:
             if not limit.drains:
                 leaves &= self._fits(limit, rows, sources)
+        return self._may_go(leaves, rows, sources, destinations)
+
+    def receivers(self, row: int, destinations: Ints) -> Bools:
+        """Whether each of these brokers may receive a bundle, or a part of it, whatever keeps it where it is, (d,)."""
+        if self.rows is not None:
+            destinations = self.rows[0][destinations]
+        row, source = self._find(row)
+        may_go: Bools = self._may_go(np.ones(1, np.bool_), np.array([row]), np.array([source]), destinations)[
+            0
+        ]
+        return may_go
+
+    def _may_go(self, leaves: Bools, rows: Ints, sources: Ints, destinations: Ints) -> Bools:
+        """Whether each of the bundles that leave their sources may go to each of these brokers, (k, d), by rows of the whole view."""
         may_go: Bools = leaves[:, None] & self.may_receive[destinations]
         if self.isolation is not None:
             may_go &= self.isolation[sources][:, None] == self.isolation[destinations]

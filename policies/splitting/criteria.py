@@ -58,13 +58,15 @@ class _Candidates:
     trigger: Codes
     load_ratio: Floats
     hits: Ints
-    """Rounds above a limit, this one included, (c,)."""
+    """Rounds above a limit, or proposed by a policy that counts no hits, this one included, (c,)."""
     passed: Bools
     """Which limits it is above, in Pulsar's order, (4, c)."""
-    is_above: Bools
-    """Whether it is above a limit, (c,)."""
-    is_proposed: Bools
-    """Whether it puts its broker above average and fits no other, (c,)."""
+    counts: Bools
+    """Whether the round is a hit, (c,)."""
+    is_barred: Bools
+    """Whether it puts its broker above average and fits no other, and its parts could not leave: it is above no limit, (c,)."""
+    has_counted: Bools
+    """Whether it needs no hits, because the policy that proposes it has counted its own, (c,)."""
     boundaries_counts: Ints
     """Boundaries to make where an overloaded broker is the only reason, (c,); else 0: as many as are needed."""
     limits: Floats
@@ -99,12 +101,14 @@ def split(
 ) -> tuple[SplitPlan, SplitMemory]:
     """Decide one round. Pure; ``memory`` is not changed. The caller checks ``settings.enabled``.
 
-    ``proposals`` need no hits: the shedding policy behind them has counted its own. A candidate whose range Pulsar would
+    ``proposals`` need no hits where the shedding policy behind them has counted its own. A candidate whose range Pulsar would
     refuse gets the outcome ``range-too-narrow``.
     """
     candidates = _candidates(snapshot, memory, settings, proposals)
     outcome = _rule_out(snapshot, candidates, settings)
     so_far = _Round(spent_count=snapshot.decided_count)
+    for at in np.flatnonzero(outcome == Outcome.ANTI_AFFINITY).tolist():
+        so_far.reasons[at] = proposals.barred[int(candidates.rows[at])]
     waits = snapshot.waits[candidates.rows]
     for at in np.flatnonzero(outcome == _OPEN).tolist():
         if not waits[at] and 0 < settings.max_splits_per_round_count <= so_far.spent_count:
@@ -131,12 +135,12 @@ def split(
             "load_ratio": candidates.load_ratio,
             "limit": candidates.limits,
             "hit_count": candidates.hits,
-            "needed_hit_count": np.where(candidates.is_proposed, 0, settings.hit_count + 1),
+            "needed_hit_count": np.where(candidates.has_counted, 0, settings.hit_count + 1),
         },
         reasons=so_far.reasons,
     )
     hits = np.zeros(len(snapshot), dtype=np.int64)
-    hits[candidates.rows] = np.where((outcome == Outcome.ACTED) | ~candidates.is_above, 0, candidates.hits)
+    hits[candidates.rows] = np.where(candidates.counts & (outcome != Outcome.ACTED), candidates.hits, 0)
     few = _has_few_topics(snapshot)
     hits[few] = memory.hits[few]
     after = replace(memory, hits=hits)
@@ -191,15 +195,18 @@ def _candidates(
         weights, where = ratio.tolist(), rows.tolist()
         by_name = sorted(range(len(where)), key=lambda at: (-weights[at], snapshot.names[where[at]]))
         order = np.array(by_name, dtype=np.int64)
-    rows = rows[order]
+    rows, barred = rows[order], list(proposals.barred)
+    is_proposed = np.isin(rows, np.setdiff1d(proposals.rows, barred))
+    counts = is_above[rows] | (is_proposed & (not proposals.has_counted))
     return _Candidates(
         rows=rows,
         trigger=trigger[rows],
         load_ratio=ratio[order],
-        hits=memory.hits[rows] + is_above[rows],
+        hits=memory.hits[rows] + counts,
         passed=tests[:, rows],
-        is_above=is_above[rows],
-        is_proposed=np.isin(rows, proposals.rows),
+        counts=counts,
+        is_barred=np.isin(rows, barred) & ~is_above[rows],
+        has_counted=is_proposed & proposals.has_counted,
         boundaries_counts=wanted[rows],
         limits=limits[rows],
     )
@@ -216,8 +223,9 @@ def _configured_limits(settings: SplitSettings) -> Floats:
 def _rule_out(snapshot: SplitSnapshot, candidates: _Candidates, settings: SplitSettings) -> Codes:
     """Outcome of the candidates that checks on the columns rule out; ``_OPEN`` for the others."""
     tests = [
+        (candidates.is_barred, Outcome.ANTI_AFFINITY),
         (_has_few_topics(snapshot)[candidates.rows], Outcome.SOLE_TOPIC),
-        ((candidates.hits <= settings.hit_count) & ~candidates.is_proposed, Outcome.HIT_COUNT),
+        ((candidates.hits <= settings.hit_count) & ~candidates.has_counted, Outcome.HIT_COUNT),
         (~snapshot.may_split[candidates.rows], Outcome.MASKED),
         (snapshot.topic_counts[candidates.rows] == 0, Outcome.NO_TOPIC_STATS),
     ]

@@ -57,7 +57,8 @@ class SplitSettings:
     """By how much the bundle's total must exceed a limit before ``flow_or_qps_equally_divide`` cuts.
     Pulsar: ``flowOrQpsDifferenceThresholdPercentage``."""
     hit_count: NotNegativeInt = 3
-    """Rounds in a row that a bundle is above a limit before the round that splits it: with 3 the fourth round splits it.
+    """Rounds in a row that a bundle is above a limit, or overloads its broker, before the round that splits it: with 3 the fourth
+    round splits it. Where the shedding policy counts hits of its own, these do for an overloaded broker.
     Pulsar: ``loadBalancerNamespaceBundleSplitConditionHitCountThreshold``; its modular load manager has none (0)."""
     max_namespace_bundles_count: NotNegativeInt = 128
     """Bundles a namespace may have; 0: any number. Pulsar: ``loadBalancerNamespaceMaximumBundles``."""
@@ -107,6 +108,7 @@ class Outcome(Code):
     NO_TOPIC_STATS = 7
     DOMINANT_TOPIC = 8
     NO_BOUNDARY = 9
+    ANTI_AFFINITY = 10
 
 
 OUTCOMES = Outcome.names()
@@ -190,6 +192,10 @@ class Proposals:
     """Mean load, in the trigger's measure, of the brokers it was compared with: those of its group, (p,)."""
     replaced_counts: Ints
     """How many moves of other bundles of its broker the split takes the place of, (p,): with its parts there, fewer are needed."""
+    barred: Mapping[int, str] = field(default_factory=dict)
+    """By bundle row, why anti-affinity keeps parts of it at their broker, so that a split would not relieve that."""
+    has_counted: bool = False
+    """Whether the policy behind them has counted hits of its own; else a bundle is to be proposed in ``hit_count`` rounds before."""
 
 
 NO_PROPOSALS = Proposals(
@@ -235,7 +241,7 @@ class SplitSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SplitMemory:
-    """How many rounds in a row each bundle was above a limit, (m,), in the snapshot's rows.
+    """How many rounds in a row each bundle was above a limit, or proposed, (m,), in the snapshot's rows.
 
     A count belongs to its bundle: a bundle that is not in the snapshot keeps its count in the stored memory.
     """

@@ -66,14 +66,14 @@ class MaintenanceRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 class DrainRow(MaintenanceRow, frozen=True, kw_only=True, omit_defaults=True):
     """A broker that is drained."""
 
-    state: Literal["draining", "only-system-bundles", "empty", "silent"]
-    """`only-system-bundles`: empty but for bundles of `pulsar/system`, which serve the whole cluster, such as transaction coordinators;
-    its heartbeats do not count, because they end with it. `silent`: it sent no report in the round. In the middle two it is treated
-    as under maintenance."""
+    state: Literal["draining", "busy", "only-system-bundles", "empty", "silent"]
+    """`busy`: it lists no bundle, but its own totals show traffic. `only-system-bundles`: empty but for bundles of `pulsar/system`, which
+    serve the whole cluster, such as transaction coordinators; its heartbeats do not count, because they end with it. `silent`: it sent
+    no report in the round. Where it is `only-system-bundles` or `empty`, it is treated as under maintenance."""
     bundles_at_start_count: int | None = None
     """Bundles it had in the first round of the drain; left out before its first report."""
     bundles_left_count: int | None = None
-    """Bundles it has now, Pulsar's own left out; left out while it is silent."""
+    """Bundles it has now, those that its reports leave out (`absent`) included, Pulsar's own not; left out while it is silent."""
     system_bundles_count: int | None = None
     """Bundles of `pulsar/system` that it has now; left out while it is silent."""
     system_bundles: list[str] = []

@@ -229,8 +229,8 @@ class Admission:
 
     def _split_instead(self) -> Hold:
         if self.context.pulsar.policy.plans_rounds:
-            return Hold("split-instead", "it is split in this round, and its parts may move in a later one")
-        return Hold("split-instead", "it is too big for any other broker and is split in this round")
+            return Hold("split-instead", "it is split, and its parts may move in a later round")
+        return Hold("split-instead", "it is too big for any other broker, and is split")
 
     def _hold_too_little(self, move: Move, source: str) -> Hold | None:
         """Why a move is not worth the reconnects: it lowers usage too little."""

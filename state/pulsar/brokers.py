@@ -22,6 +22,7 @@ from state.pulsar.wording import stay_text
 from state.summary import SHOWN_ROWS
 
 _UNSETTLED = "the reports do not show its last move yet"
+_UNREACHED = "the last unloads to it landed at other brokers, see the finding landed-elsewhere; it is chosen again within the hour"
 _ALONE = "no other broker of its isolation group takes part in balancing"
 _NOT_MEASURED = "it measures nothing that counts as usage"
 
@@ -82,6 +83,8 @@ class _Standing:
     """Those that are alone in their group."""
     unmeasured: Collection[str]
     """Those that the policy cannot place, because they measure nothing that counts."""
+    unreached: Collection[str]
+    """Those that the last unloads to them did not reach."""
     waiting: Mapping[str, str]
     """By broker, the id of the open proposal that keeps it from taking part in another."""
     calm: Calm
@@ -99,6 +102,7 @@ class _Standing:
             may_receive=dict(zip(brokers.names, brokers.may_receive.tolist(), strict=True)),
             lonely={brokers.names[row] for row in np.flatnonzero(sizes[table.broker_groups] == 1).tolist()},
             unmeasured={brokers.names[row] for row in np.flatnonzero(unmeasured).tolist()},
+            unreached=context.ledger.unreached_brokers(end_ms=context.end_ms),
             waiting={} if asking is None else asking.waiting,
             calm=find_calm(context),
         )
@@ -128,7 +132,7 @@ class _Standing:
         kept = self._taken_out(name)
         if kept is None and (kept := self._kept(name)) and self.context.closing.overlay.drained_brokers:
             return f"{kept}; only bundles of drained brokers may come"
-        return kept
+        return kept or (_UNREACHED if name in self.unreached else None)
 
     def _taken_out(self, name: str) -> str | None:
         """Why a broker takes no part in balancing."""
@@ -141,7 +145,7 @@ class _Standing:
 
     def _kept(self, name: str) -> str | None:
         """Why a broker that takes part in balancing neither gives nor receives."""
-        if not self.may_receive[name]:
+        if not self.may_receive[name] and name not in self.unreached:
             return _UNSETTLED
         if name in self.lonely:
             return _ALONE

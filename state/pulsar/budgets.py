@@ -166,6 +166,9 @@ def with_rules(
     told_counts = np.bincount(
         np.searchsorted(starts, np.flatnonzero(told), side="right") - 1, minlength=len(counts)
     )
+    busy_counts = np.array(
+        [context.reports[name].report.busy_system_count for name in brokers], dtype=np.int64
+    )
     groups = context.facts.anti_affinity if context.facts is not None else {}
     namespace = None
     if groups or guards.max_unloads_per_namespace_count:
@@ -181,7 +184,7 @@ def with_rules(
         limits=limits_of(context, view.bundles, brokers_count=len(brokers), bundles_count=int(starts[-1])),
         keeps_sole=guards.keep_sole_bundle,
         leaving=told,
-        staying_counts=counts - told_counts,
+        staying_counts=counts - told_counts + busy_counts,
     )
     return replace(table, view=replace(view, rules=rules)), rules
 

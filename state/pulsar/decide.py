@@ -21,6 +21,7 @@ from state.pulsar import (
     approvals,
     broker_findings,
     budgets,
+    drain_records,
     drains,
     effects,
     findings,
@@ -100,14 +101,15 @@ def _decide(
     pulsar, closing = context.pulsar, context.closing
     broker_findings.watch(context)
     findings.watch_coordinators(context)
-    put_back = drains.begin(context)
+    put_back = drain_records.begin(context)
     answers = approvals.begin(context)
     effects_found = effects.judge(context)
     checked = effects.check_promises(context)
     unsettled = masks.unsettled_brokers(context)
     codes = masks.unload_mask(context, unsettled)
-    measured = policy_view(context, codes, unsettled)
-    table = shadowed_view(context, codes, unsettled) or measured
+    closed = unsettled | context.ledger.unreached_brokers(end_ms=context.end_ms)
+    measured = policy_view(context, codes, closed)
+    table = shadowed_view(context, codes, closed) or measured
     topics = splits.topic_table(measured, waiting_topics)
     stopped = obstacle(context.header, pulsar.rounds, context.reports, live_count=len(context.live))
     if stopped:
@@ -135,7 +137,7 @@ def _decide(
         context.fleet.shadow = shadow.record(context.fleet.shadow, decided.unloads)
     promised_ = effects.summarize_promises(context, checked)
     found = [
-        *drains.find_put_back(put_back),
+        *drain_records.find_put_back(put_back),
         *findings.of_actions(context, effects_found),
         *effects.find_failed_promises(promised_, closing.cluster),
         *broker_findings.of_brokers(context, measured),
@@ -185,14 +187,14 @@ def judge(
             admission,
             wanted.plan,
             topics,
-            proposals=wanted.proposals(),
+            proposals=wanted.proposals(masks.stays(table.mask_codes)),
             acting=answers.unload_rows | answers.split_rows,
             approved=answers.cuts,
         )
     admitted = admit(
         admission,
         wanted.plan,
-        split_rows=answers.split_rows | (decided.rows if decided else frozenset()),
+        split_rows=answers.split_rows | (decided.rows | decided.counting if decided else frozenset()),
         before_moves=decided.before_moves if decided else {},
         done_rows=answers.unload_rows,
     )

@@ -3,7 +3,8 @@
 An operator drains a broker to take it away. All of its bundles leave, whatever the load is. They are not held by a cooldown, nor
 by the guards for the sole bundle, trimtab's own topics, the least benefit, the calm after a change and unsettled brokers. They
 are held by a pause and the other holds of the round, an action in flight, an action without effect, a namespace that is excluded
-or under maintenance, anti-affinity, and the budgets; drains have an hourly budget of their own.
+or under maintenance, anti-affinity, and the budgets; drains have an hourly budget of their own. Of ranges that overlap, the finer ones
+with traffic leave: an unload can be undone, and an executor skips a bundle that is no more.
 
 A bundle goes to the least used broker of its namespace's group that takes part in balancing; the heaviest bundle goes first. It
 counts for its share of the drained broker's usage, by messages or bytes, whichever is more, and for no less than an equal share,
@@ -12,10 +13,9 @@ so that idle bundles do not all go to one broker.
 Source: ours; Pulsar unloads everything of a broker at once when it stops.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
@@ -25,10 +25,8 @@ from policies.shedding.view import Traffic
 from policies.wording import counted
 from state.closing import GeneralReason
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, LoadReport, namespace_of
-from state.memory import DrainRecord
 from state.outputs import (
     DrainRow,
-    Finding,
     LeftRow,
     MaintenanceRow,
     MaintenanceSummary,
@@ -39,12 +37,16 @@ from state.outputs import (
 from state.overlay import MaintenanceWindow, epoch_ms
 from state.pulsar import masks
 from state.pulsar.admission import Admission, Refusal, bundle_traffic, share_ratio
-from state.pulsar.listings import covers, match
-from state.pulsar.memory import NOBODY, Fleet
+from state.pulsar.memory import Fleet
 from state.pulsar.view import RoundContext
 from state.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS, section_of
 
 POLICY = "drain"
+
+ABSENT = "absent: the reports of its broker leave it out, and nothing shows it elsewhere"
+
+BUSY_MESSAGES_PER_S = 1.0
+"""Traffic of no bundle of its report from which on a broker is not called empty: its own health check makes less."""
 
 OUTCOMES = (
     "acted",
@@ -75,62 +77,6 @@ class Drained:
     """Every bundle of the drained brokers, the heaviest of each broker first."""
 
 
-def begin(context: RoundContext) -> list[tuple[str, str]]:
-    """Remember drains as they begin and forget those that ended; returns the bundles that came to a broker while it was drained, and it."""
-    header, advanced, drains = context.header, context.advanced, context.closing.overlay.drained_brokers
-    header.drains = {name: drain for name, drain in header.drains.items() if name in drains}
-    put_back = []
-    for broker in sorted(drains):
-        rows = advanced.rows_of(broker)
-        if rows is None:
-            continue
-        known = header.drains.get(broker)
-        if known is None:
-            place = advanced.fleet.brokers.index(broker)
-            report_ms = int(advanced.fleet.broker_last_ms[place])
-            header.drains[broker] = DrainRecord(report_ms, len(rows))
-            continue
-        there = _came_back(context, broker, rows, known)
-        put_back += [(bundle, broker) for bundle in there]
-        hidden = _bundles_of(advanced.fleet, broker).intersection(known.put_back) if known.put_back else set()
-        header.drains[broker] = msgspec.structs.replace(known, put_back=tuple(sorted(hidden.union(there))))
-    return put_back
-
-
-def _came_back(context: RoundContext, broker: str, rows: range, known: DrainRecord) -> list[str]:
-    """The bundles in these rows of a drained broker that came to it after its drain began.
-
-    A run also begins anew after a gap in the reports, and with a split. So neither a bundle that the fleet before knew at this broker came
-    to it, nor one whose range is that of bundles it had. After a silence for so long that the broker is forgotten, it is not known
-    what it had.
-    """
-    fleet, before, begun_ms = context.fleet, context.before, context.advanced.runs_begun_ms(broker)
-    names = [fleet.bundles[row] for row in rows if begun_ms[row] > known.report_ms]
-    if not names:
-        return []
-    had, place, heard_ms = defaultdict[str, list[str]](list), NOBODY, -np.inf
-    if broker in before.brokers:
-        place = before.brokers.index(broker)
-        heard_ms = int(before.broker_last_ms[place])
-    for bundle in _bundles_of(before, broker).difference(known.put_back):
-        had[namespace_of(bundle)].append(bundle)
-    is_known = context.reports[broker].time_ms - heard_ms <= context.max_report_age_ms
-    owners = np.append(before.owner, NOBODY)[match(before.bundles, names)].tolist()
-    return [
-        bundle
-        for bundle, owner in zip(names, owners, strict=True)
-        if bundle in known.put_back
-        or owner not in {NOBODY, place}
-        or (owner == NOBODY and is_known and not covers(had[namespace_of(bundle)], bundle))
-    ]
-
-
-def _bundles_of(fleet: Fleet, broker: str) -> set[str]:
-    """What a broker owns, also what its last reports left out."""
-    rows = np.flatnonzero(fleet.owner == fleet.brokers.index(broker)) if broker in fleet.brokers else ()
-    return {fleet.bundles[row] for row in rows}
-
-
 def decide(admission: Admission) -> Drained:
     """Move bundles off drained brokers, as far as they may leave."""
     context = admission.context
@@ -148,8 +94,11 @@ def stand_by(context: RoundContext, outcome: str, reason: str) -> Drained:
     """What a round leaves that decides nothing, for this reason."""
     drained, overlay = Drained(), context.closing.overlay
     for broker in overlay.drained_brokers:
-        for leaving in _heaviest_first(context.fleet, context.advanced.rows_of(broker) or range(0)):
-            drained.left.append(leaving.left_at(broker, outcome, reason))
+        rows = context.advanced.rows_of(broker)
+        if rows is not None:
+            for leaving in _heaviest_first(context.fleet, rows):
+                drained.left.append(leaving.left_at(broker, outcome, reason))
+            drained.left.extend(_absent(context, broker))
     return drained
 
 
@@ -180,6 +129,13 @@ def _heaviest_first(fleet: Fleet, rows: range) -> Iterator[_Leaving]:
     volume = averages[:, THROUGHPUT_IN] + averages[:, THROUGHPUT_OUT]
     for at in np.lexsort((np.array(rows), -volume, -messages)).tolist():
         yield _Leaving(rows[at], fleet.bundles[rows[at]], float(messages[at]), float(volume[at]))
+
+
+def _absent(context: RoundContext, broker: str) -> Iterator[LeftRow]:
+    """What the reports of a drained broker leave out, for the summary."""
+    begun = context.header.drains.get(broker)
+    for bundle, traffic in begun.left_out.items() if begun else ():
+        yield LeftRow(bundle=bundle, broker=broker, outcome="absent", detail=ABSENT, **traffic._asdict())
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -224,7 +180,7 @@ class _Desk:
 
     def empty(self, broker: str, window: MaintenanceWindow, rows: range) -> None:
         """Decide on all bundles of a broker, these rows of the fleet."""
-        loads = self._table.loads
+        loads, absent = self._table.loads, list(_absent(self._admission.context, broker))
         source = _Source(
             broker=broker,
             window=window,
@@ -232,7 +188,7 @@ class _Desk:
             first_rules_row=self._admission.rules.first_row_of(broker),
             usage_ratio=loads.points_of(broker) / 100.0,
             traffic=loads.traffic_of(broker),
-            left_count=len(rows),
+            left_count=len(rows) + len(absent),
             lacks=loads.lack_what_is_used(broker, self._table.view.brokers.measured),
         )
         bundles = list(_heaviest_first(self._admission.context.fleet, rows))
@@ -245,6 +201,7 @@ class _Desk:
             if isinstance(place, int):
                 self.drained.unloads.append(self._let_go(source, leaving, place))
                 self._usage_ratio[place] += whole_ratio * source.part_of(leaving)
+        self.drained.left.extend(absent)
 
     def _place_of(self, source: _Source, leaving: _Leaving) -> int | Refusal:
         """The broker row that a bundle goes to, or why it stays for now."""
@@ -252,7 +209,8 @@ class _Desk:
             return self._shown[leaving.bundle]
         code = int(self._codes[leaving.row])
         if code != masks.Mask.OPEN:
-            return masks.MASK_REASONS[code], masks.MASK_REASONS[code]
+            reason = masks.MASK_REASONS[code]
+            return reason, ABSENT if code == masks.Mask.ABSENT else reason
         rules_row = source.rules_row_of(leaving)
         hold = self._admission.hold_leaving(rules_row)
         if hold is not None:
@@ -365,11 +323,18 @@ def _bundles_count(fleet: Fleet, namespace: str) -> int:
 
 def _drain_row(context: RoundContext, window: MaintenanceRow, report: LoadReport | None) -> DrainRow:
     rows, begun = context.advanced.rows_of(window.name), context.header.drains.get(window.name)
-    left = None if rows is None else len(rows)
+    left = None if rows is None or begun is None else len(rows) + len(begun.left_out)
     own = [] if report is None else report.report.cluster_bundles
+    states: dict[Literal["draining", "busy", "only-system-bundles", "empty", "silent"], bool] = {
+        "silent": report is None or left is None,
+        "draining": bool(left),
+        "busy": report is not None and report.report.unlisted_messages_per_s > BUSY_MESSAGES_PER_S,
+        "only-system-bundles": bool(own),
+        "empty": True,
+    }
     return DrainRow(
         **msgspec.structs.asdict(window),
-        state="silent" if left is None else "draining" if left else "only-system-bundles" if own else "empty",
+        state=next(state for state, holds in states.items() if holds),
         bundles_at_start_count=None if begun is None else begun.bundles_count,
         bundles_left_count=left,
         system_bundles_count=None if report is None else len(own),
@@ -381,18 +346,3 @@ def _left(drained: Drained) -> Section[LeftRow]:
     """Bundles at drained brokers; those that stay are named before those that leave."""
     order = sorted(drained.left, key=lambda row: row.outcome == "acted")
     return section_of((row.outcome for row in order), order)
-
-
-def find_put_back(put_back: Sequence[tuple[str, str]]) -> list[Finding]:
-    """Bundles that Pulsar placed at a drained broker again, while they are there."""
-    return [
-        Finding(
-            kind="put-back",
-            subject=bundle,
-            broker=broker,
-            bytes_per_s=None,
-            advice="it came to the broker after its drain began, because Pulsar placed it there or somebody moved it: the "
-            "drain moves it off again once a broker may receive it",
-        )
-        for bundle, broker in put_back
-    ]

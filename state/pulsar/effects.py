@@ -2,7 +2,8 @@
 
 Only real actions with a result are judged: a failed one at once, a succeeded one by the reports that came after its result. An
 unload is effective once its source reports without its bundle, or another broker reports it: whether a bundle has an owner at all is what
-the collector looks after (the finding ``unowned``). A split is effective once a child is listed and the parent is not. A round counts
+the collector looks after (the finding ``unowned``). A split is effective once a child is listed; that the parent still is, too, is what
+the finding ``overlapping-ranges`` looks after, because Pulsar makes children only by a split and never joins them. A round counts
 against an action only if the broker concerned reported in it: a missing report does not mean "no effect". An action that was
 skipped, or whose brokers sent no report for too long, gets no verdict.
 
@@ -103,7 +104,7 @@ def _judge_one(context: RoundContext, decision: Decision, owners: Mapping[str, s
     has_effect = _has_effect(decision, owners, context.reports) if most_count else True
     if has_effect:
         end_watch(decision, Verdict("effective", context.end_ms, owner, decision.rounds_count))
-        if decision.destination is not None and owner not in ("", decision.source, decision.destination):
+        if decision.landed_elsewhere and decision.destination is not None:
             elsewhere = [Elsewhere(decision.bundle, owner, decision.destination)]
     elif has_effect is False:
         decision.rounds_count += 1
@@ -134,9 +135,9 @@ def _has_effect(
     """Whether an action had its effect; None if the round's reports do not show it."""
     owner = owners.get(decision.bundle)
     if decision.kind == "split":
-        if owner is None:
-            return True if any(child.bundle in owners for child in decision.children) else None
-        return False if _has_reported_since(decision, reports, owner) else None
+        if any(child.bundle in owners for child in decision.children):
+            return True
+        return False if owner is not None and _has_reported_since(decision, reports, owner) else None
     if owner is not None and owner != decision.source:
         return True
     return owner is None if _has_reported_since(decision, reports, decision.source) else None

@@ -49,7 +49,8 @@ def of_actions(context: RoundContext, effects: Effects) -> list[Finding]:
                 subject=landed.bundle,
                 broker=landed.owner,
                 bytes_per_s=None,
-                advice=f"it was to go to {landed.destination}: Pulsar's own placement may have overruled that",
+                advice=f"it was to go to {landed.destination}: Pulsar's own placement may have overruled that. "
+                "After three rounds in a row no other bundle is sent there for up to an hour",
             )
             for landed in effects.elsewhere
         ),

@@ -19,7 +19,7 @@ from policies.columns import Bools, Codes, Ints
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
 from state.facts import Facts
 from state.ledger import ActionKind
-from state.pulsar.listings import members_of
+from state.pulsar.listings import find, members_of
 from state.pulsar.memory import Fleet
 from state.pulsar.view import RoundContext
 
@@ -73,7 +73,7 @@ SPLIT_MASK_OUTCOMES = tuple(
     for each in Mask
     if each not in (Mask.OPEN, Mask.OTHER_GROUP, Mask.UNSETTLED_BROKER, Mask.TRIMTAB_TOPICS)
 )
-"""The reasons that a split can have; a split crosses no group and moves no load."""
+"""The reasons that a split can have; one for its broker's relief is not wanted where ``stays``."""
 
 
 def unload_mask(context: RoundContext, unsettled: Collection[str]) -> Codes:
@@ -99,6 +99,11 @@ def unload_mask(context: RoundContext, unsettled: Collection[str]) -> Codes:
     return codes
 
 
+def stays(codes: Codes) -> Bools:
+    """Which bundles of an unload mask no policy may ever move, nor parts of them while things are as they are."""
+    return np.isin(codes, (Mask.OTHER_GROUP, Mask.TRIMTAB_TOPICS))
+
+
 def split_mask(context: RoundContext) -> Codes:
     """The same for a split: a bundle rests after a split of its own, and while an unload of it is in flight."""
     samples = context.fleet.split_samples[: context.advanced.owned_count]
@@ -118,13 +123,19 @@ def keep_from_splits(codes: Codes, *, acting: Collection[int], leaving: Collecti
 
 
 def drain_mask(context: RoundContext) -> Codes:
-    """The same for an unload that empties its broker: no cooldown holds it, nor does anything that concerns its broker or load."""
+    """The same for an unload that empties its broker: no cooldown holds it, nor does anything that concerns its broker or load.
+
+    Of ranges that overlap, the finer ones count, and those of them with traffic may leave.
+    """
     codes = np.where(context.advanced.is_absent, Mask.ABSENT, Mask.OPEN).astype(np.int8)
     _paint_namespaces(codes, context)
+    fleet, overlaps = context.fleet, context.advanced.overlaps
+    finer = find(fleet.bundles[: len(codes)], members_of(overlaps) - overlaps.keys())
+    busy = {fleet.bundles[row] for row in finer.tolist() if fleet.averages[row].any()}
     _paint_bundles(
         codes,
-        context.fleet,
-        (Mask.OVERLAPPING, members_of(context.advanced.overlaps)),
+        fleet,
+        (Mask.OVERLAPPING, members_of(overlaps) - busy),
         (
             Mask.INEFFECTIVE,
             context.ledger.ineffective(context.guards.ineffective_rest_s, end_ms=context.end_ms),

@@ -85,7 +85,7 @@ class Fleet:
     split_samples: Ints = field(default_factory=_no_ints)
     """Samples in them, at most ``average_samples``, (b,); none while splits are switched off."""
     split_hits: Ints = field(default_factory=_no_ints)
-    """Rounds in a row each bundle was above a limit, (b,)."""
+    """Rounds in a row each bundle was above a limit of splits, or overloaded its broker, (b,)."""
     costs: CostMemory = field(default_factory=CostMemory)
     """What was learned of the costs of traffic."""
     policies: PolicyMemory = field(default_factory=dict)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from policies.columns import Ints
+from policies.columns import Bools, Ints
 from policies.placement import LEAST_RESOURCE_USAGE, PLACEMENTS, find_placement
 from policies.shedding.contract import (
     ADMITTED,
@@ -69,9 +69,9 @@ class Shed:
     groups: Ints
     """Group of each row of ``plan.examined``."""
 
-    def proposals(self) -> Proposals:
-        """Bundles that put their broker above the average of their group and fit no other."""
-        by_part = [relief(part.view, part.plan) for part in self.parts]
+    def proposals(self, stays: Bools) -> Proposals:
+        """Bundles that put their broker above the average of their group and fit no other; those that ``stay`` are passed over."""
+        by_part = [relief(part.view, part.plan, stays[part.bundles]) for part in self.parts]
         if len(by_part) == 1:
             return by_part[0]
         rows = np.concatenate(
@@ -81,9 +81,15 @@ class Shed:
         columns = {
             column.name: np.concatenate([getattr(proposals, column.name) for proposals in by_part])[order]
             for column in fields(Proposals)
-            if column.name != "rows"
+            if column.name not in ("rows", "barred", "has_counted")
         }
-        return Proposals(rows=rows[order], **columns)
+        barred = {
+            int(part.bundles[row]): detail
+            for part, proposals in zip(self.parts, by_part, strict=True)
+            for row, detail in proposals.barred.items()
+        }
+        has_counted = any(proposals.has_counted for proposals in by_part)
+        return Proposals(rows=rows[order], barred=barred, has_counted=has_counted, **columns)
 
 
 def shed(context: RoundContext, table: PolicyView) -> Shed:

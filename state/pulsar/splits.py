@@ -30,7 +30,7 @@ from policies.splitting.plan import (
     TopicTable,
     evidence_name,
 )
-from policies.splitting.relief import parts_count
+from policies.splitting.relief import parts_count, receivers_of
 from policies.wording import found_in
 from state.closing import Hold
 from state.events import SESSIONS, TOPICS, TopicStats, namespace_of
@@ -64,6 +64,8 @@ class Splits:
     """The splits that happen, in the order of the criteria."""
     proposals: list[Split] = field(default_factory=list)
     """Those that are proposed in this round."""
+    counting: frozenset[int] = frozenset()
+    """Bundle rows that are split for their broker's sake if that is still so after some rounds."""
     before_moves: dict[int, Hold] = field(default_factory=dict)
     """By broker row, why no bundle of it moves in this round: the parts of the one that is split are to be known first."""
 
@@ -102,8 +104,9 @@ def decide(
     may_split = context.pulsar.policy.plans_rounds or (held is not None and held.reason == "failing")
     leaving = plan.unload_rows[:0] if may_split else plan.unload_rows
     fleet, rows = context.fleet, table.fleet_rows
+    wanted = np.setdiff1d(proposals.rows, list(proposals.barred))
     codes = masks.keep_from_splits(
-        admission.split_codes[rows], acting=acting, leaving=np.setdiff1d(leaving, proposals.rows).tolist()
+        admission.split_codes[rows], acting=acting, leaving=np.setdiff1d(leaving, wanted).tolist()
     )
     snapshot = _snapshot(context, table, topics, approved)
     waiting = {} if hold else _waiting(admission, snapshot, proposals)
@@ -127,6 +130,7 @@ def decide(
             for row, count in zip(proposals.rows.tolist(), proposals.replaced_counts.tolist(), strict=True)
             if count
         },
+        counting=frozenset(() if hold else _counting(split_plan, wanted[snapshot.may_split[wanted]])),
     )
     hits = np.where(context.advanced.is_absent[rows], memory.hits, after.hits)
     for decision in split_plan.decisions:
@@ -142,6 +146,13 @@ def decide(
     return splits
 
 
+def _counting(split_plan: SplitPlan, rows: Ints) -> list[int]:
+    """Those of these bundle rows that have to stand out for longer."""
+    examined = split_plan.examined
+    found: list[int] = np.intersect1d(examined.rows[examined.outcome == Outcome.HIT_COUNT], rows).tolist()
+    return found
+
+
 def _before_moves(
     splits: Splits, admission: Admission, approved: Sequence[Split]
 ) -> Iterator[tuple[int, Hold]]:
@@ -154,7 +165,7 @@ def _before_moves(
     shown_later |= {decision.bundle for decision in flying if not decision.dry_run}
     for row, count in splits.replaced_counts.items():
         name = bundles.names[row]
-        is_cut = row in split_rows and (
+        is_cut = row in split_rows | splits.counting and (
             splits.hold_of(row) is None or admission.needs_approval("unloads", row)
         )
         if is_cut or name in shown_later:
@@ -206,6 +217,8 @@ def _overloads(admission: Admission, row: int, trigger: str) -> bool:
         return False
     view, groups = admission.table.view, admission.table.broker_groups
     brokers, bundles = view.brokers, view.bundles
+    if masks.stays(admission.table.mask_codes[[row]])[0]:
+        return False
     owner = int(bundles.owners_of(np.array([row]))[0])
     by_messages = TRIGGERS.index(trigger) == BY_BROKER_MESSAGES
     load = brokers.messages_per_s if by_messages else brokers.bytes_per_s
@@ -213,7 +226,7 @@ def _overloads(admission: Admission, row: int, trigger: str) -> bool:
     alike = groups == groups[owner]
     count = parts_count(
         load[alike],
-        brokers.may_receive[alike],
+        receivers_of(view, row)[alike],
         int(alike[:owner].sum()),
         kept=float(load[owner]),
         bundle=float(traffic[row]),

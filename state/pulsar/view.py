@@ -158,7 +158,7 @@ _BROKER_COLUMNS = [
 
 
 def shadowed_view(
-    context: RoundContext, mask_codes: NDArray[np.int8], unsettled: Collection[str]
+    context: RoundContext, mask_codes: NDArray[np.int8], closed: Collection[str]
 ) -> PolicyView | None:
     """What the policy sees with the shadow; None where no bundle counts at another broker, or none takes part in balancing."""
     shadow = shadow_of_round(context.fleet.shadow, context.advanced, context.costs)
@@ -169,20 +169,20 @@ def shadowed_view(
     if usage is None:
         return None
     return replace(
-        policy_view(context, mask_codes, unsettled, loads, shadow), shadow=shadow.section(usage=usage)
+        policy_view(context, mask_codes, closed, loads, shadow), shadow=shadow.section(usage=usage)
     )
 
 
 def policy_view(
     context: RoundContext,
     mask_codes: NDArray[np.int8],
-    unsettled: Collection[str],
+    closed: Collection[str],
     loads: Loads | None = None,
     shadow: Shadow | None = None,
 ) -> PolicyView:
     """The policy's view: included brokers and the bundles they own; with a shadow, and the loads with it, those that count as theirs.
 
-    ``mask_codes`` has a code for each of the fleet's leading rows, those that the round's brokers own; ``unsettled`` brokers receive
+    ``mask_codes`` has a code for each of the fleet's leading rows, those that the round's brokers own; ``closed`` brokers receive
     nothing.
     """
     loads, advanced, ledger, end_ms = loads or context.loads, context.advanced, context.ledger, context.end_ms
@@ -208,7 +208,7 @@ def policy_view(
     broker_names = tuple(loads.names[row] for row in kept.tolist())
     brokers = BrokerTable(
         names=broker_names,
-        may_receive=np.array([name not in unsettled for name in broker_names], dtype=np.bool_),
+        may_receive=np.array([name not in closed for name in broker_names], dtype=np.bool_),
         **{name: getattr(loads, name)[kept] for name in _BROKER_COLUMNS},
     )
     bundles = BundleTable(

@@ -31,12 +31,14 @@ from streaming.process.exits import NotAcknowledged, WrongUse, waiting
 from streaming.settings import Settings
 from streaming.settings.catalog import suggest_nearest
 
-WILL_NOT_PASS = ("excluded-namespace", "maintenance", "no-destination", "anti-affinity")
-"""Reasons why a bundle stays at a drained broker that no later round changes by itself."""
+WILL_NOT_PASS = ("excluded-namespace", "maintenance", "no-destination", "anti-affinity", "absent")
+"""Reasons why a bundle stays at a drained broker that no later round changes by itself, where they last."""
 _PATIENCE_S = 300.0
 """How long to wait for a newer round: without one nothing is decided, and there is nothing to show."""
 _STUCK_ROUNDS = 3
 """After so many rounds in a row a drain is stuck: in one of them the other brokers may just not have reported."""
+_EMPTY_ROUNDS = 2
+"""After so many rounds in a row a broker counts as empty: its report of one of them may just have left bundles out."""
 _LOOK_S = 1.0
 
 
@@ -255,7 +257,7 @@ def is_stuck(data: RoundSummary) -> bool:
 
 
 def follow_drains(settings: Settings, events: Sequence[Planned], brokers: Collection[str]) -> None:
-    """Show how far the drains are in each round; returns when the brokers of all clusters are empty, but for Pulsar's own.
+    """Show how far the drains are; returns when two rounds in a row find the brokers of all clusters empty, but for Pulsar's own.
 
     Raises ``NotAcknowledged`` if every bundle left stays for a reason that no later round changes, or if no round comes, and
     ``Refused`` if a round cannot be read.
@@ -264,7 +266,7 @@ def follow_drains(settings: Settings, events: Sequence[Planned], brokers: Collec
     open_ = {event.cluster for event in events}
     newest, reported = Newest(settings), dict.fromkeys(open_, -1)
     shown: dict[str, list[str]] = {}
-    stuck_rounds = dict.fromkeys(open_, 0)
+    stuck_rounds, empty_rounds = dict.fromkeys(open_, 0), dict.fromkeys(open_, 0)
     deadline = Deadline(_PATIENCE_S)
     while open_:
         with pass_over_outage(deadline):
@@ -276,7 +278,9 @@ def follow_drains(settings: Settings, events: Sequence[Planned], brokers: Collec
             deadline = Deadline(_PATIENCE_S)
             begin_ms = max(begin_ms, record.timestamp)
             stuck_rounds[event.cluster] = stuck_rounds[event.cluster] + 1 if is_stuck(event.data) else 0
-            if _show_drains(event, brokers, shown):
+            is_empty = _show_drains(event, brokers, shown)
+            empty_rounds[event.cluster] = empty_rounds[event.cluster] + 1 if is_empty else 0
+            if empty_rounds[event.cluster] >= _EMPTY_ROUNDS:
                 open_.discard(event.cluster)
             elif stuck_rounds[event.cluster] >= _STUCK_ROUNDS:
                 raise NotAcknowledged(

@@ -232,6 +232,8 @@ def drain_line(row: DrainRow) -> str:
         return f"drain of {row.name}: no report of it"
     if row.state == "empty":
         return f"drain of {row.name}: empty, under maintenance until it is ended"
+    if row.state == "busy":
+        return f"drain of {row.name}: it lists no bundle, but its totals show traffic: it is not known to be empty"
     if row.state == "only-system-bundles":
         bundles = f"{counted(row.system_bundles_count or 0, 'bundle')} of Pulsar's own"
         return f"drain of {row.name}: empty but for {bundles}, under maintenance until it is ended"

@@ -19,6 +19,7 @@ from state.events import (
     RATE_IN,
     RATE_OUT,
     SESSIONS,
+    SYSTEM_NAMESPACE,
     THROUGHPUT_IN,
     THROUGHPUT_OUT,
     TOPICS,
@@ -27,6 +28,7 @@ from state.events import (
     RejectReason,
     TopicTraffic,
     is_system_bundle,
+    namespace_of,
 )
 from state.facts import SPLIT_ALGORITHM, Facts, Isolation
 from state.overlay import MAX_NAME_CHARACTERS
@@ -103,6 +105,7 @@ def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerRepor
     counts = np.empty((len(rows), 2), dtype=np.int64)
     counts[:, TOPICS], counts[:, SESSIONS] = topics, producers + consumers
     rate_in, rate_out, volume_in, volume_out = _broker_rates(data, stats)
+    shown_messages_per_s = math.fsum(columns[:, [RATE_IN, RATE_OUT]].ravel().tolist())
     return BrokerReport(
         resources=_resources(data),
         messages_per_s=rate_in + rate_out,
@@ -115,6 +118,12 @@ def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerRepor
         system_bundles=sorted({*listing.system_bundles, *filter(is_system_bundle, data.systemBundles)})
         if data.systemBundles
         else listing.system_bundles,
+        busy_system_count=sum(
+            namespace_of(name) == SYSTEM_NAMESPACE and any(_rates(stats[name]))
+            for name in listing.system_bundles
+            if name in stats
+        ),
+        unlisted_messages_per_s=max(0.0, rate_in + rate_out - shown_messages_per_s),
     )
 
 

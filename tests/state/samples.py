@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from policies.shedding.view import Traffic
 from policies.splitting.plan import BlindCut
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_round import PacingMemory
@@ -148,7 +149,11 @@ def pulsar_header() -> Header:
         error_rounds_count=2,
         error_held_since_ms=60_000,
         error_place="ValueError at state.pulsar.decide:1 close",
-        drains={"b2": DrainRecord(4, 7, ("t/n/0x00000000_0x80000000",))},
+        drains={
+            "b2": DrainRecord(
+                4, 7, ("t/n/0x00000000_0x80000000",), {"t/n/0x80000000_0xffffffff": Traffic(4.0, 5.0)}
+            )
+        },
         proposals=[ProposalRecord("p1", "unload", "t/n/0x0_0x1", "b1", "b2", 3, 360_000, b"{}")],
         approvals=[Approval(6, "w1", "p1", "approved", "ann", "right")],
         rejected={"t/n/0x0_0x1": 360_000},

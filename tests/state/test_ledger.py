@@ -267,3 +267,52 @@ def test_a_verdict_is_listed_once() -> None:
     end_watch(first, Verdict("failed", 1500, "b1", 0))
     assert ledger.list_verdicts() == [first]
     assert ledger.list_verdicts() == []
+
+
+def landed(decided_s: int, owner: str, destination: str | None = "b2", **fields: Any) -> Decision:
+    """An unload from b1 that was decided then and judged half a minute later, when ``owner`` had its bundle."""
+    found = decision(f"{decided_s}/{owner}", decided_ms=1000 * decided_s, destination=destination, **fields)
+    end_watch(found, Verdict("effective", 1000 * decided_s + 30_000, owner, 0))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("decisions", "unreached"),
+    [
+        pytest.param([landed(at, "b3") for at in (60, 120)], set(), id="twice"),
+        pytest.param([landed(at, "b3") for at in (60, 120, 180)], {"b2"}, id="three rounds in a row"),
+        pytest.param([landed(60, "b3") for _ in range(9)], set(), id="nine bundles of one round"),
+        pytest.param(
+            [landed(at, "b3") for at in (60, 120, 180)] + [landed(240, "b2")], set(), id="then it went well"
+        ),
+        pytest.param(
+            [landed(at, owner) for at in (60, 120, 180) for owner in ("b3", "b3", "b2")],
+            {"b2"},
+            id="most of each round",
+        ),
+        pytest.param(
+            [landed(at, owner) for at in (60, 120, 180) for owner in ("b3", "b2")],
+            set(),
+            id="half of each round",
+        ),
+        pytest.param([landed(at, "") for at in (60, 120, 180)], set(), id="nobody has them yet"),
+        pytest.param([landed(at, "b3", None) for at in (60, 120, 180)], set(), id="Pulsar chose"),
+        pytest.param(
+            [landed(60, "b3"), landed(120, "b3", "b4"), landed(180, "b3")],
+            set(),
+            id="each destination by itself",
+        ),
+    ],
+)
+def test_a_broker_is_unreached_after_three_rounds_whose_unloads_to_it_landed_elsewhere(
+    decisions: list[Decision], unreached: set[str]
+) -> None:
+    assert ledger_of(*decisions).unreached_brokers(end_ms=300_000) == unreached
+
+
+def test_an_unreached_broker_is_tried_again_when_the_first_of_these_rounds_is_an_hour_old() -> None:
+    ledger = ledger_of(*[landed(at, "b3") for at in (60, 120, 180)])
+    assert ledger.unreached_brokers(end_ms=60_000 + HOUR_MS - 1) == {"b2"}
+    assert ledger.unreached_brokers(end_ms=60_000 + HOUR_MS) == set()
+    ledger.resume(250_000)
+    assert ledger.unreached_brokers(end_ms=300_000) == set()

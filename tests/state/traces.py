@@ -99,6 +99,7 @@ def load(
     rate: float | None = None,
     topics_count: int = 0,
     system_bundles: Sequence[str] = (),
+    unlisted: float = 0.0,
 ) -> LoadReport:
     """A load report: CPU in percent, and messages/s of each bundle (bytes/s are ten times that; None: no statistics)."""
     listed = dict(sorted((bundles or {}).items()))
@@ -118,6 +119,7 @@ def load(
             has_traffic=np.array([value is not None for value in listed.values()], dtype=np.bool_),
             counts=np.full((len(listed), 2), topics_count, dtype=np.int64),
             system_bundles=system_bundles,
+            unlisted_messages_per_s=unlisted,
         ),
     )
 

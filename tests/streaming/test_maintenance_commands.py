@@ -200,6 +200,8 @@ def test_how_far_a_drain_is_is_said_in_bundles():
     assert drain_line(drain("draining", 4)) == "drain of b3: 4 bundles left of 9"
     assert drain_line(drain("silent", None)) == "drain of b3: no report of it"
     assert drain_line(drain("empty", 0)) == "drain of b3: empty, under maintenance until it is ended"
+    busy = "drain of b3: it lists no bundle, but its totals show traffic: it is not known to be empty"
+    assert drain_line(drain("busy", 0)) == busy
 
 
 def test_bundles_left_are_listed_as_far_as_the_summary_does_and_the_rest_is_counted():
@@ -325,11 +327,13 @@ def test_a_drain_waits_for_a_maintenance_of_namespaces_that_ends_by_itself(
     ("left", "error"),
     [
         (["excluded-namespace"] * 3, "no later round will move the bundles that are left"),
-        (["excluded-namespace", "excluded-namespace", "in-flight", "excluded-namespace", ""], None),
+        (["excluded-namespace", "excluded-namespace", "in-flight", "excluded-namespace", "", ""], None),
+        (["acted", "", "acted", "", ""], None),
+        (["", "absent", "absent", "absent"], "no later round will move the bundles that are left"),
     ],
-    ids=["three rounds in a row", "others between"],
+    ids=["three rounds in a row", "others between", "one empty round is no end", "bundles are left out"],
 )
-def test_a_drain_that_is_waited_for_is_given_up_after_three_rounds_in_which_all_stays(
+def test_a_drain_that_is_waited_for_ends_after_two_empty_rounds_or_three_in_which_all_stays(
     monkeypatch: pytest.MonkeyPatch, left: list[str], error: str | None
 ):
     rounds = [

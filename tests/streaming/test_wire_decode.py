@@ -72,6 +72,13 @@ def test_a_full_report_is_read_into_columns():
     assert found.traffic.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
     assert found.has_traffic.tolist() == [True, True]
     assert found.listed_count == 3, "Pulsar's own count has the heartbeat bundle in it"
+    assert found.unlisted_messages_per_s == 7, "of its 30, the bundles have 14 and the heartbeat 9"
+
+
+def test_bundles_of_pulsars_own_that_serve_the_cluster_count_where_they_have_traffic():
+    busy, idle, silent = (f"pulsar/system/0x{at}0000000_0x{at + 1}0000000" for at in range(3))
+    stats = {busy: traffic(5), idle: traffic(0), HEARTBEAT: traffic(1), LOW: traffic(2)}
+    assert seen({"lastStats": stats, "systemBundles": [silent]}).busy_system_count == 1
 
 
 IDLE = {"msgRateIn": 0}

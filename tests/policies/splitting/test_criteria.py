@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from policies.splitting.criteria import hot_partitions, split
-from policies.splitting.plan import OUTCOMES, SplitMemory, SplitPlan, SplitSettings
+from policies.splitting.plan import (
+    BY_BROKER_MESSAGES,
+    NO_PROPOSALS,
+    OUTCOMES,
+    Proposals,
+    SplitMemory,
+    SplitPlan,
+    SplitSettings,
+)
 from tests.policies.splitting.bundles import (
     MIB,
     Cluster,
@@ -351,3 +359,56 @@ def test_order_changes_no_decision_and_every_candidate_ends_once() -> None:
             assert load.may_split or found.get(name) in {None, "masked", "sole-topic"}
         looser = replace(settings, max_splits_per_round_count=0)
         assert set(cut) <= set(decide(bundles, looser)[1])
+
+
+def proposed(**fields: object) -> Proposals:
+    """A is to be cut once for its broker's sake."""
+    usual: dict[str, object] = {
+        "rows": np.array([0]),
+        "triggers": np.array([BY_BROKER_MESSAGES], dtype=np.int8),
+        "boundaries_counts": np.array([1]),
+        "means_per_s": np.array([1000.0]),
+        "replaced_counts": np.array([0]),
+    }
+    return Proposals(**usual | fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "rate", "rounds", "found"),
+    [
+        pytest.param(
+            {}, 5000.0, 4, ["hit-count"] * 3 + ["acted"], id="it overloads its broker for long enough"
+        ),
+        pytest.param({"has_counted": True}, 5000.0, 1, ["acted"], id="its policy has counted for itself"),
+        pytest.param({}, 50000.0, 4, ["hit-count"] * 3 + ["acted"], id="above a limit as well"),
+        pytest.param(
+            {"barred": {0: "why"}}, 5000.0, 5, ["anti-affinity"] * 5, id="its parts could not leave"
+        ),
+        pytest.param(
+            {"barred": {0: "why"}, "has_counted": True},
+            50000.0,
+            4,
+            ["hit-count"] * 3 + ["acted"],
+            id="its parts could not leave, and it is above a limit",
+        ),
+    ],
+)
+def test_a_bundle_is_cut_for_its_broker_once_it_overloads_it_for_long_enough_and_its_parts_may_leave(
+    fields: dict[str, object], rate: float, rounds: int, found: list[str]
+) -> None:
+    snapshot, hits, seen = Cluster({A: evenly(rate)}).snapshot(), np.zeros(1, dtype=np.int64), []
+    for _ in range(rounds):
+        plan, memory = split(snapshot, SplitMemory(hits=hits), DEFAULT, proposed(**fields))
+        hits = memory.hits
+        seen.append(outcomes(snapshot, plan)[A])
+        if seen[-1] == "anti-affinity":
+            assert plan.examined.reasons == {0: "why"}
+    assert seen == found
+
+
+def test_a_bundle_that_overloads_its_broker_no_more_begins_to_count_anew() -> None:
+    snapshot, hits, counts = Cluster({A: evenly(5000.0)}).snapshot(), np.zeros(1, dtype=np.int64), []
+    for proposals in (proposed(), proposed(), NO_PROPOSALS, proposed()):
+        hits = split(snapshot, SplitMemory(hits=hits), DEFAULT, proposals)[1].hits
+        counts += hits.tolist()
+    assert counts == [1, 2, 0, 1]

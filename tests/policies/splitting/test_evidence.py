@@ -250,6 +250,6 @@ def test_a_bundle_that_carries_nothing_now_is_not_cut_for_what_it_carried_before
         replaced_counts=np.array([0]),
     )
     memory = SplitMemory(hits=np.zeros(1, dtype=np.int64))
-    plan, _ = split(snapshot, memory, SplitSettings(without_topic_stats=without), proposals)
+    plan, _ = split(snapshot, memory, replace(AT_ONCE, without_topic_stats=without), proposals)
     assert outcomes(snapshot, plan) == {A: "no-boundary"}
     assert plan.examined.reasons == {0: "it has 0 messages/s now"}

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from policies.shedding import avg_shedder, fleet_planner, overload_shedder, threshold_shedder
 from policies.shedding.avg_shedder import AvgShedderMemory, AvgShedderSettings
-from policies.shedding.contract import NoMemory, SheddingPlan
+from policies.shedding.contract import NoMemory, SheddingPlan, SheddingPolicy
 from policies.shedding.fleet_planner import FleetPlannerSettings
 from policies.shedding.overload_shedder import OverloadShedderSettings
 from policies.shedding.rules import Limit
@@ -18,6 +19,7 @@ from policies.splitting.plan import TRIGGERS
 from policies.splitting.relief import relief
 from tests.policies.fleets import Broker, Bundle, at, decide, snapshot_of, unloads_of
 from tests.policies.planned_clusters import Cluster, rules_of
+from tests.policies.ruled import rules_of as ruled
 
 EAGER = AvgShedderSettings(low_hit_count=1, high_hit_count=1)
 
@@ -132,6 +134,23 @@ def test_what_a_bundle_is_compared_with_is_the_mean_of_the_brokers_that_were_loo
     assert relief(snapshot_of(fleet), plan).means_per_s.tolist() == [5000]
 
 
+@pytest.mark.parametrize(
+    ("policy", "memory", "settings", "has_counted"),
+    [
+        (avg_shedder.POLICY, AvgShedderMemory(), EAGER, True),
+        (overload_shedder.POLICY, NoMemory(), OverloadShedderSettings(threshold_points=70), False),
+    ],
+    ids=["a policy that counts hits", "one that does not"],
+)
+def test_a_policy_that_counts_hits_has_counted_them_for_its_splits(
+    policy: SheddingPolicy[Any, Any, Any], memory: object, settings: object, *, has_counted: bool
+) -> None:
+    snapshot = snapshot_of({"b1": broker(90, {"t/n/0x0_0x1": 8000}), "b2": broker(20, {"t/n/0x2_0x3": 2000})})
+    plan, _ = decide(policy, snapshot, memory, settings)
+    found = relief(snapshot, plan)
+    assert (len(found.rows), found.has_counted) == (1, has_counted)
+
+
 def test_while_the_hits_are_counted_nothing_is_proposed() -> None:
     snapshot = snapshot_of({"b1": broker(90, {"t/n/0x0_0x1": 8000}), "b2": broker(20, {"t/n/0x2_0x3": 2000})})
     plan, _ = decide(avg_shedder.POLICY, snapshot, AvgShedderMemory(), AvgShedderSettings())
@@ -190,6 +209,59 @@ def test_the_threshold_shedders_unload_of_such_a_bundle_is_proposed_for_a_split_
     plan, _ = decide(threshold_shedder.POLICY, snapshot, ThresholdShedderMemory(), ThresholdShedderSettings())
     assert [snapshot.bundles.names[row] for row in plan.unload_rows.tolist()] == ["t/n/0x0_0x1"]
     assert proposed(snapshot, plan) == {"t/n/0x0_0x1": "broker-messages"}
+
+
+@pytest.mark.parametrize(
+    ("stays", "found"),
+    [
+        pytest.param([], {"t/n/0x1_0x2": "broker-messages"}, id="the heaviest, of 6,000"),
+        pytest.param([1], {"t/n/0x0_0x1": "broker-messages"}, id="it may not leave: the next, of 4,500"),
+        pytest.param([0, 1], {}, id="neither may leave"),
+    ],
+)
+def test_a_bundle_that_may_not_leave_its_broker_is_not_cut_for_its_sake(
+    stays: list[int], found: dict[str, str]
+) -> None:
+    """b1 has 10,500 and b2 2,000, so the mean is 6,250: without either bundle b1 has less."""
+    snapshot = snapshot_of(
+        {
+            "b1": broker(90, {"t/n/0x0_0x1": 4500, "t/n/0x1_0x2": 6000}),
+            "b2": broker(20, {"t/n/0x2_0x3": 2000}),
+        }
+    )
+    plan, _ = decide(avg_shedder.POLICY, snapshot, AvgShedderMemory(), EAGER)
+    proposals = relief(snapshot, plan, np.isin(np.arange(3), stays))
+    names = [snapshot.bundles.names[row] for row in proposals.rows.tolist()]
+    assert dict(zip(names, (TRIGGERS[code] for code in proposals.triggers.tolist()), strict=True)) == found
+
+
+@pytest.mark.parametrize(
+    ("together", "parts_count", "barred"),
+    [
+        pytest.param((), 3, "", id="b2 takes thirds"),
+        pytest.param(("t/hot", "t/y"), 3, "", id="b3 may not receive them, b2 may"),
+        pytest.param(("t/hot", "t/x"), 4, "", id="b2 may not receive them, b3 takes quarters"),
+        pytest.param(
+            ("t/hot", "t/x", "t/y"),
+            0,
+            "b2 owns bundles of 1 other namespaces of anti-affinity group spread, b1 of 0",
+            id="nobody may",
+        ),
+    ],
+)
+def test_parts_are_as_large_as_a_broker_can_take_that_anti_affinity_lets_receive_them(
+    together: tuple[str, ...], parts_count: int, barred: str
+) -> None:
+    """b1 has 8,000 in one bundle, b2 2,000 and b3 3,000: 8,000 less 2,000 is twice 3,000, less 3,000 twice 2,500."""
+    hot, x, y = "t/hot/0x0_0x1", "t/x/0x0_0x1", "t/y/0x0_0x1"
+    snapshot = snapshot_of(
+        {"b1": broker(90, {hot: 8000}), "b2": broker(20, {x: 2000}), "b3": broker(20, {y: 3000})}
+    )
+    rules = ruled([hot], [x], [y], groups={"spread": list(together)} if together else {})
+    plan, _ = decide(avg_shedder.POLICY, snapshot, AvgShedderMemory(), EAGER)
+    found = relief(replace(snapshot, rules=rules), plan)
+    assert (found.boundaries_counts + 1).tolist() == [max(1, parts_count)]
+    assert found.barred == ({0: barred} if barred else {})
 
 
 def test_a_broker_that_may_not_receive_is_no_way_out() -> None:

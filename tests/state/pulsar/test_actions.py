@@ -267,13 +267,13 @@ def test_a_swap_happens_as_a_whole_and_spends_for_each_of_its_unloads() -> None:
             {"split_rows": (3,)},
             D,
             "split-instead",
-            "it is too big for any other broker and is split in this round",
+            "it is too big for any other broker, and is split",
         ),
         (
             {"split_rows": (0,)},
             A,
             "split-instead",
-            "it is too big for any other broker and is split in this round",
+            "it is too big for any other broker, and is split",
         ),
         ({"max_unloads_per_round_count": 1}, D, "budget", "max_unloads_per_round_count 1 is spent"),
         (

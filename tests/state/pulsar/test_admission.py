@@ -105,8 +105,8 @@ def test_the_owner_keeps_one_of_the_bundles_that_it_owns() -> None:
 @pytest.mark.parametrize(
     ("policy", "why"),
     [
-        ("avg-shedder", "it is too big for any other broker and is split in this round"),
-        ("fleet-planner", "it is split in this round, and its parts may move in a later one"),
+        ("avg-shedder", "it is too big for any other broker, and is split"),
+        ("fleet-planner", "it is split, and its parts may move in a later round"),
     ],
     ids=["a policy that moves", "a policy that splits first"],
 )

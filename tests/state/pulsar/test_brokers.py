@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from state.facts import Isolation
+from state.ledger import Decision, Verdict, end_watch
 from state.memory import MembersChange, ProposalRecord
 from state.outputs import BrokerLoad
 from state.overlay import ControlData, MaintenanceWindow, moment_at
 from state.pulsar.brokers import broker_rows
 from state.pulsar.masks import Mask
 from state.pulsar.view import policy_view
-from tests.state.building import PROPOSALS_EXPIRE_MS, guarded, seen, uneven
+from tests.state.building import PROPOSALS_EXPIRE_MS, decision, guarded, ledger_of, seen, uneven
 from tests.state.traces import load
 
 A, B, C = "t/a/0x0_0x4", "t/b/0x4_0x8", "t/c/0x8_0xc"
@@ -21,9 +22,17 @@ B1 = load("b1", 470, cpu=90, bundles={A: 3.0, B: 1.0})
 B2 = load("b2", 470, cpu=10, bundles={C: 1.0})
 ONLY_C = "its only bundle stays (keep_sole_bundle)"
 UNDER_WAY = "the reports do not show its last move yet"
+UNREACHED = "the last unloads to it landed at other brokers, see the finding landed-elsewhere; it is chosen again within the hour"
 ALONE = "no other broker of its isolation group takes part in balancing"
 WINDOW = {"b1": MaintenanceWindow(since=moment_at(0))}
 PROPOSAL = ProposalRecord("p1", "unload", A, "b1", None, 7, PROPOSALS_EXPIRE_MS, b"")
+
+
+def landed_elsewhere(decided_s: int) -> Decision:
+    """An unload to b1 that landed at b3."""
+    found = decision(decided_ms=1000 * decided_s, source="b2", destination="b1", is_leaving=False)
+    end_watch(found, Verdict("effective", 1000 * decided_s + 30_000, "b3", 0))
+    return found
 
 
 def rows(
@@ -63,6 +72,11 @@ def test_it_counts_the_bundles_that_rest_after_a_move() -> None:
         ({"overlay": ControlData(drained_brokers=WINDOW)}, None, "it is drained"),
         ({"settings": guarded(excluded_brokers=("b1",))}, *["it is in excluded_brokers"] * 2),
         ({"unsettled": ["b1"]}, UNDER_WAY, UNDER_WAY),
+        (
+            {"unsettled": ["b1"], "header": {"ledger": ledger_of(*map(landed_elsewhere, (300, 360, 420)))}},
+            None,
+            UNREACHED,
+        ),
         ({"isolation": [Isolation("east", ["t/.*"], ["b1"])]}, ALONE, ALONE),
         (
             {"header": {"proposals": [PROPOSAL]}, "proposals_expire_ms": PROPOSALS_EXPIRE_MS},
@@ -107,6 +121,7 @@ def test_it_counts_the_bundles_that_rest_after_a_move() -> None:
         "drained",
         "excluded",
         "unsettled",
+        "unreached",
         "alone in its group",
         "proposed",
         "empty",

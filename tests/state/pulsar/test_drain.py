@@ -16,7 +16,7 @@ from state.facts import Isolation
 from state.ledger import Ledger, Verdict, end_watch
 from state.outputs import LeftRow, Unload
 from state.overlay import ControlData, MaintenanceWindow, moment_at
-from state.pulsar import drains
+from state.pulsar import drain_records, drains
 from state.pulsar.admission import After
 from state.pulsar.drains import Drained
 from state.pulsar.drains import decide as decide_drains
@@ -89,6 +89,7 @@ def emptied(
         maintenance_namespaces=dict.fromkeys(namespaces, WINDOW),
     )
     found = seen(*(reports or CLUSTER), overlay=overlay, isolation=isolation, shadow=shadow, mode=mode)
+    drain_records.begin(found.context)
     made = admission(
         found,
         holds=holds,

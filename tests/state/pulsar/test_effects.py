@@ -126,19 +126,19 @@ def test_an_unload_is_good_once_the_owner_is_another(
     [
         ([CUT], [{"effective": 1}]),
         ([{"b1": [OTHER], "b2": [COLD, RIGHT], "b3": []}], [{"effective": 1}]),
-        ([{"b1": [HOT, LEFT, OTHER], "b2": [COLD], "b3": []}, CUT], [{}, {"effective": 1}]),
+        ([{"b1": [HOT, LEFT, OTHER], "b2": [COLD], "b3": []}] * 4, [{"effective": 1}] * 4),
         ([{"b1": [OTHER], "b2": [COLD], "b3": []}] * 4, [{}, {}, {}, {}]),
         ([BEFORE, BEFORE, BEFORE], [{}, {}, {"ineffective": 1}]),
     ],
     ids=[
         "both children at the owner",
         "one child, at another broker",
-        "a child beside its parent is not enough",
+        "a child, and its parent is listed beside it for long",
         "neither parent nor child: unknown",
         "three rounds without effect",
     ],
 )
-def test_a_split_is_good_once_a_child_is_listed_and_the_parent_is_not(
+def test_a_split_is_good_once_a_child_is_listed_whether_or_not_brokers_still_list_the_parent(
     rounds: list[Mapping[str, list[str]]], expected: list[dict[str, int]]
 ):
     found = after(rounds, pulsar=SPLITTING)
@@ -254,6 +254,34 @@ def test_an_unload_that_landed_elsewhere_is_good_and_is_told():
         [],
     ]
     assert "to go to b2" in shown[1][0]["advice"]
+
+
+def test_after_three_rounds_whose_unloads_landed_elsewhere_that_destination_is_not_chosen():
+    """b1 has six bundles; each that is told to go to b2, the idlest, lands at b3."""
+    owners = {f"t/n/0x{at}0000000_0x{at + 1}0000000": "b1" for at in range(6)}
+    events: list[Event] = []
+    destinations: list[list[str]] = []
+    pulsar = UNLOADING | {
+        "guards": {"max_unloads_per_round_count": 1},
+        "placement": "least-resource-usage",
+        "shedding_policy": "overload-shedder",
+        "overload_shedder": {"threshold_points": 70},
+    }
+    for number in range(5):
+        for broker, cpu in (("b1", 90.0), ("b2", 10.0), ("b3", 20.0)):
+            bundles = {name: 20.0 for name, owner in owners.items() if owner == broker}
+            events.append(load(broker, 10 * number + 5, cpu=cpu, bundles=bundles, topics_count=4))
+        found = run([[*events, sweep(10 * number + 16)]], settings_of(**pulsar))
+        made = [each for each in found.outputs if each.kind == "action"][len(destinations) :]
+        destinations.append([found.actions[-1]["destination_broker"]] if made else [])
+        for each in made:
+            owners[each.subject] = "b3"
+            events.append(
+                ActionResult(
+                    id=each.id, time_ms=10_000 * number + 12_000, action_id=each.id, outcome="succeeded"
+                )
+            )
+    assert destinations == [["b2"], ["b2"], ["b2"], ["b3"], ["b3"]]
 
 
 def test_nobody_waits_for_an_owner_that_never_reports_again():

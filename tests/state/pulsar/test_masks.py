@@ -180,6 +180,30 @@ def test_a_drain_is_kept_by_actions_on_the_bundle_its_namespace_and_its_absence_
 
 
 @pytest.mark.parametrize(
+    ("rates", "reasons"),
+    [
+        ([10.0, 10.0, 10.0], ["overlapping", "", ""]),
+        ([10.0, 10.0, 0.0], ["overlapping", "", "overlapping"]),
+        ([0.0, 10.0, 10.0], ["overlapping", "", ""]),
+    ],
+    ids=["all busy", "a finer one is idle", "the wide one is idle"],
+)
+def test_a_drain_moves_the_finer_ranges_with_traffic_of_those_that_overlap(
+    rates: list[float], reasons: list[str]
+) -> None:
+    """A is the wide one, B and C are finer. Nothing else moves or splits any of them."""
+    context = fleet_of(
+        header_of(),
+        guarded("fleet-planner"),
+        overlaps={A: [B, C]},
+        averages=np.array(rates)[:, None] * np.ones(4),
+    )
+    assert [MASK_REASONS[code] for code in drain_mask(context).tolist()] == reasons
+    assert set(split_mask(context).tolist()) == {Mask.OVERLAPPING}
+    assert set(unload_mask(context, frozenset()).tolist()) == {Mask.OVERLAPPING}
+
+
+@pytest.mark.parametrize(
     ("fields", "reason"),
     [
         ({"expires_ms": END_MS + 1}, "in-flight"),

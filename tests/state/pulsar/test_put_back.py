@@ -7,7 +7,7 @@ import pytest
 from state.events import LoadReport
 from state.memory import DrainRecord
 from state.overlay import ControlData, MaintenanceWindow, moment_at
-from state.pulsar import drains
+from state.pulsar import drain_records
 from state.pulsar.memory import Fleet
 from tests.state.building import AGE_MS, seen
 from tests.state.traces import load
@@ -28,7 +28,7 @@ def begun(
     """Bundles and brokers of what was put back, and the drains that are remembered after the round."""
     overlay = ControlData(drained_brokers=dict.fromkeys(drained, MaintenanceWindow(since=moment_at(0))))
     context = seen(*reports, before=before, header={"drains": dict(known or {})}, overlay=overlay).context
-    found = drains.begin(context)
+    found = drain_records.begin(context)
     return found, context.header.drains
 
 
@@ -112,7 +112,7 @@ def drained(*rounds: Listed, since: int = 0, gaps: Mapping[int, int] | None = No
         context = seen(
             *reports, before=fleet, header={"drains": known}, overlay=overlay, end_ms=60_000 * at
         ).context
-        found.append([bundle for bundle, _ in drains.begin(context)])
+        found.append([bundle for bundle, _ in drain_records.begin(context)])
         fleet, known = context.fleet, context.header.drains
     return found
 

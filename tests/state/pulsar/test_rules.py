@@ -1,5 +1,6 @@
 """The rules of a round as the facts, the guards and the ledger give them: how much may be moved, and who spends it first."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -34,6 +35,14 @@ def test_the_rules_begin_with_what_the_ledger_counts_and_what_was_told_to_leave(
     )
     assert spent(rules) == {"unloads_per_round": 0, "unloads_per_hour": 3, "drain_unloads_per_hour": 2}
     assert (told_to_leave(rules), rules.staying_counts.tolist()) == ([1], [1, 1, 1])
+
+
+def test_a_busy_bundle_of_pulsars_own_is_one_that_its_broker_keeps() -> None:
+    """It is of ``pulsar/system`` and has traffic. Pulsar counts every bundle that a broker lists."""
+    busy = msgspec.structs.replace(REPORTS[1], report=replace(REPORTS[1].report, busy_system_count=1))
+    _, rules = ruled(seen(REPORTS[0], busy, REPORTS[2]))
+    assert rules.staying_counts.tolist() == [2, 2, 1]
+    assert [rules.keeps(row) is None for row in (2, 3)] == [True, False]
 
 
 def test_a_limit_of_0_is_off() -> None:

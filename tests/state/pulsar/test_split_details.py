@@ -259,6 +259,12 @@ INSTEAD_OF_FIVE = Proposals(
         pytest.param({"approved": True}, True, id="its approved split goes out"),
         pytest.param({"code": Mask.COOLDOWN}, False, id="it was split out of another one lately"),
         pytest.param({"topics": SOLE, "counts": 0}, False, id="no split can help"),
+        pytest.param({"hit_count": 3}, True, id="it has to overload its broker for longer"),
+        pytest.param(
+            {"hit_count": 3, "holds": Holds(unload=None, split=SPLITS)},
+            False,
+            id="the same, and splits are held",
+        ),
         pytest.param({"holds": Holds(unload=None, split=SPLITS)}, False, id="splits are held"),
         pytest.param({"standing": {}}, True, id="its split and the moves wait for approval"),
         pytest.param({"standing": NOT_SPLITS}, False, id="only its split waits for approval"),
@@ -319,7 +325,7 @@ BY_RANGE: dict[str, Any] = {"without_topic_stats": "range"}
             ),
         ),
         (
-            {"proposals": INSTEAD_OF_FIVE, "hit_count": 9},
+            {"proposals": replace(INSTEAD_OF_FIVE, has_counted=True), "hit_count": 9},
             "messages",
             f"{BIG} has 80 messages/s, 30 are allowed, and b1 has to give away load now: cut at ",
         ),
