@@ -24,7 +24,7 @@ from policies.wording import digits
 from state.closing import Closing, Hold, error_hold, obstacle
 from state.events import KafkaLoadReport, Reassignment
 from state.kafka import reconcile
-from state.kafka.absences import select_copies
+from state.kafka.absences import forget_absences, select_copies
 from state.kafka.actions import SUBJECT, leaderless, throttle_action
 from state.kafka.memory import KafkaMemory
 from state.kafka.reconcile import Broken, Drift, observe_broken
@@ -34,6 +34,7 @@ from state.kafka.wording import TRIGGERS, outcome_words
 from state.memory import Header
 from state.outputs import Output, canonical
 from state.outputs.actions import THROTTLE_TYPE
+from state.settings import to_ms
 
 _REMOVAL_BYTES = 100_000
 """Size of an action that takes a throttle off, without its lists."""
@@ -66,6 +67,8 @@ def decide(
         hold_ms=kafka.throttle.stale_after_rounds * header.length_ms,
     )
     memory.readings, memory.rates = seen.readings, seen.rates
+    gap_ms = max(to_ms(kafka.throttle.recovery_after_s), kafka.rounds.max_report_age_ms)
+    forget_absences(memory, at_ms=seen.at_ms, gap_ms=gap_ms)
     observation = select_copies(memory, seen, kafka.throttle)
     asked = memory.asked
     had_effect = reconcile.reconcile(
@@ -120,8 +123,13 @@ def _decide(context: RoundContext) -> list[Output]:
         context,
         explanation,
         outcome="decided",
-        reason=_verdict(explanation, decision, hold, broken, is_dry_run=closing.is_dry_run)
-        + ("; all of it is planned, nothing is copied yet" if observation.is_planned else ""),
+        reason="; ".join(
+            [
+                _verdict(explanation, decision, hold, broken, is_dry_run=closing.is_dry_run),
+                *(["all of it is planned, nothing of it is copied yet"] if observation.is_planned else []),
+                *observation.unpaced,
+            ]
+        ),
         actions=actions,
         drift_seen=drift_seen,
         broken=broken,

@@ -37,6 +37,8 @@ class Observation:
     """How many of the copies have."""
     under_min_isr: Sequence[str] = ()
     """Partitions with too few replicas in sync to be written to, and with one that fetches, in order."""
+    unpaced: Sequence[str] = ()
+    """What is copied and not paced, and why: a clause for each reason."""
     lists: ThrottledLists
     """Throttled replica lists on the cluster."""
     rates_there: Mapping[BrokerRole, int]

@@ -263,8 +263,8 @@ def kafka_memory() -> KafkaMemory:
         tells_lists=True,
         silent_rounds={4: 2},
         is_late=True,
-        absences={3: Absence(10_000, 60_000, is_large=True)},
-        knows_live=True,
+        absences={3: Absence(10_000, 60_000, True, 60_000, 5_000)},
+        live_ms=70_000,
     )
 
 

@@ -128,8 +128,8 @@ def test_a_round_says_that_what_it_paces_is_only_planned() -> None:
                 event = msgspec.structs.replace(event, report=planned)  # noqa: PLW2901
             found += [json.loads(each.data) for each in controller.step(event).outputs]
     assert [each["reason"] for each in found if each.get("throttle")] == [
-        "throttle decided: the first throttle; all of it is planned, nothing is copied yet",
-        "no throttle decided: what would be set needs no change; all of it is planned, nothing is copied yet",
+        "throttle decided: the first throttle; all of it is planned, nothing of it is copied yet",
+        "no throttle decided: what would be set needs no change; all of it is planned, nothing of it is copied yet",
     ]
 
 
