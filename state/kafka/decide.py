@@ -8,7 +8,9 @@ from dataclasses import replace
 from itertools import chain
 
 from policies.throttle.capacity import limits_of
+from policies.throttle.copies import Copies
 from policies.throttle.lists import roles_of
+from policies.throttle.needs import capped_needs_of
 from policies.throttle.pacing import decide as pace
 from policies.throttle.pacing_round import (
     PacingExplanation,
@@ -18,7 +20,7 @@ from policies.throttle.pacing_round import (
     explain,
     plan_in_force,
 )
-from policies.throttle.progress import Watch, extend_watch
+from policies.throttle.progress import SETTLED_AFTER_MS, Watch, extend_watch
 from policies.throttle.rates import Caps, loads_of
 from policies.wording import digits
 from state.closing import Closing, Hold, error_hold, obstacle
@@ -34,7 +36,7 @@ from state.kafka.wording import TRIGGERS, outcome_words
 from state.memory import Header
 from state.outputs import Output, canonical
 from state.outputs.actions import THROTTLE_TYPE
-from state.settings import to_ms
+from state.settings import MS_PER_S, to_ms
 
 _REMOVAL_BYTES = 100_000
 """Size of an action that takes a throttle off, without its lists."""
@@ -90,7 +92,7 @@ def decide(
 def _decide(context: RoundContext) -> list[Output]:
     closing, memory, observation = context.closing, context.memory, context.observation
     settings = context.settings.throttle
-    _restart_progress(memory, observation)
+    restart_progress(memory, observation)
     drift_seen, sure = reconcile.observe_drift(memory, observation)
     broken = observe_broken(
         memory, observation, context.failed, stale_after_rounds=settings.stale_after_rounds
@@ -138,16 +140,37 @@ def _decide(context: RoundContext) -> list[Output]:
     return [*actions, closing.summary(summary_, actions_count=len(actions))]
 
 
-def _restart_progress(memory: KafkaMemory, observation: Observation) -> None:
-    """Progress and deadline count from the moment a move runs, not from that of its throttle; planned copies that begin change progress."""
+def restart_progress(memory: KafkaMemory, observation: Observation) -> None:
+    """Progress and deadline count from the moment a move runs, not from that of its throttle.
+
+    Planned copies that begin change progress, and so do copies that go before they have caught up.
+    """
     if observation.copies is None or not len(observation.copies):
         return
     before, now = memory.running_count, observation.running_count
     if memory.pacing.is_active and not (before and now):
         memory.pacing = replace(memory.pacing, begun_ms=observation.at_ms, watch=Watch())
-    elif memory.pacing.is_active and now > before:
+    elif memory.pacing.is_active and (
+        now > before or (now < before and _is_more_gone(memory.pacing, observation, observation.copies))
+    ):
         memory.pacing = replace(memory.pacing, watch=Watch())
     memory.running_count = now
+
+
+def _is_more_gone(pacing: PacingMemory, observation: Observation, copies: Copies) -> bool:
+    """Whether more bytes are gone since the last sample than the rates let through, so that copies left, and are not done."""
+    if not pacing.watch.samples:
+        return False
+    last = pacing.watch.samples[-1]
+    passed_ms = (
+        observation.at_ms - last.at_ms + SETTLED_AFTER_MS
+    )  # Kafka lets a window's worth through at once
+    left = capped_needs_of(copies, disk_threads=observation.disk_threads).bytes_left
+    return any(
+        (last.bytes_left.get(role, 0) - now) * MS_PER_S > rate * passed_ms
+        for role, rate in pacing.rates.items()
+        if role.role != "leader" and (now := left.get(role, 0)) is not None
+    )
 
 
 def _snapshot(context: RoundContext, sure: Drift, broken: Broken) -> PacingSnapshot:
