@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 
-from policies.throttle.capacity import limits_of
+from policies.throttle.capacity import limits_of, replicated_now
 from policies.throttle.copies import Copies
 from policies.throttle.lists import roles_of
 from policies.throttle.needs import capped_needs_of
@@ -178,13 +178,15 @@ def _snapshot(context: RoundContext, sure: Drift, broken: Broken) -> PacingSnaps
     copies, caps, room = observation.copies, Caps(), Caps()
     if copies is not None:
         roles = roles_of(copies)
-        nothing_copied = dict.fromkeys(roles if observation.is_planned else (), 0)
+        replicated = reconcile.rates_in_force(memory)
+        if observation.is_planned:
+            replicated |= dict.fromkeys(roles, 0) | replicated_now(copies)
         caps, room = limits_of(
             roles,
             capacity=settings.capacity,
             share_ratio=settings.throttle.network_share_ratio,
             use=observation.use,
-            rates_in_force=nothing_copied | reconcile.rates_in_force(memory),
+            rates_in_force=replicated,
         )
     return PacingSnapshot(
         now_ms=observation.at_ms,
@@ -242,7 +244,8 @@ def _verdict(
     if decision is not None and hold is not None:
         return f"throttle held, {hold.reason}: {hold.detail} (wanted: {TRIGGERS[decision.trigger]})"
     uncounted = "" if (names := leaderless(explanation)) is None else f"; {names}"
-    uncounted += f"; {broken}" if broken.copies else ""
+    waiting = str(broken)
+    uncounted += f"; {waiting}" if waiting else ""
     if decision is not None:
         what = "taking the throttle off" if decision.trigger == "finished" else "throttle"
         return f"{what} decided: {TRIGGERS[decision.trigger]}{uncounted}"
