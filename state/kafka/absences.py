@@ -67,12 +67,11 @@ def select_copies(memory: KafkaMemory, observation: Observation, settings: Throt
     if begun.any():
         waits = ~begun & ((copies.kind != RECOVERY) | is_away)
         copies = replace(copies, missing_bytes=np.where(waits, 0, copies.missing_bytes))
-    running_count = int(np.count_nonzero(begun))
     return replace(
         observation,
         copies=copies,
-        is_running=running_count > 0,
-        running_count=running_count,
+        is_running=bool(begun.any()),
+        begun=begun,
         under_min_isr=pressed,
         unpaced=unpaced,
     )

@@ -28,8 +28,9 @@ from state.events import KafkaLoadReport, Reassignment
 from state.kafka import reconcile
 from state.kafka.absences import forget_absences, select_copies
 from state.kafka.actions import SUBJECT, leaderless, throttle_action
+from state.kafka.findings import Broken, observe_broken
 from state.kafka.memory import KafkaMemory
-from state.kafka.reconcile import Broken, Drift, observe_broken
+from state.kafka.reconcile import Drift
 from state.kafka.snapshot import Observation, observe
 from state.kafka.summary import RoundContext, is_late, round_summary
 from state.kafka.wording import TRIGGERS, outcome_words

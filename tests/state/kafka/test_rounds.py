@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
@@ -167,7 +168,7 @@ def test_progress_is_watched_anew_when_a_copy_goes_before_it_has_caught_up(
     memory = memory_of(pacing=replace(IN_FORCE, rates=rates, watch=watch), running_count=2)
     present = {} if left is None else {3: 1000 - left}
     copies = copies_of(Partition("t-0", [1, 2], [2, 3], 10, 1000, present=present))
-    restart_progress(memory, replace(seen_of(), copies=copies, running_count=count))
+    restart_progress(memory, replace(seen_of(), copies=copies, begun=np.ones(count, dtype=np.bool_)))
     assert memory.pacing.watch == (watch if is_kept else Watch())
     assert memory.running_count == count
 
