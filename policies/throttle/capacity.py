@@ -2,7 +2,8 @@
 
 A declared network caps a rate, and leaves it room where its use is measured too. A broker's other traffic is its whole traffic less
 the rate of the throttle in force, which is the most that replication of the copied partitions takes. Before there is one, any part of the
-traffic may be copies: then it takes no cap away, and leaves as much room as if none of it were. Traffic above the capacity is
+traffic may be copies: then it takes no cap away, and leaves as much room as if none of it were. While all copies are planned, only what
+in-sync followers of their partitions fetch is replication of them. Traffic above the capacity is
 subtracted once more, so that an overloaded broker comes down. The use of disks is not measured: what is declared is for copies.
 Source: kafka-kit's autothrottle; its share is a share of what is left, ours one of the capacity.
 
@@ -19,9 +20,9 @@ from annotated_types import Ge, Le
 
 from policies.bounds import check_bounds
 from policies.columns import Bools, Ints
-from policies.throttle.copies import LARGEST_NUMBER, Copies
+from policies.throttle.copies import LARGEST_NUMBER, UNKNOWN, Copies
 from policies.throttle.lists import ThrottledLists, difference, entries_of, lists_of
-from policies.throttle.needs import Needs, followers_of
+from policies.throttle.needs import Needs, followers_of, total_by_broker
 from policies.throttle.rates import NO_CAPS, Caps, Violation, ceil_ratio, fraction_of
 from policies.throttle.roles import BrokerRole
 
@@ -82,7 +83,7 @@ def limits_of(
 ) -> tuple[Caps, Caps]:
     """Cap and room of each role, at least 1 byte/s each; neither if no capacity is declared, no room without measured use.
 
-    ``rates_in_force``: the most that the copies may take of the measured use, 0 where nothing of them has begun.
+    ``rates_in_force``: the most that replication of the copied partitions may take of the measured use.
     """
     caps: dict[BrokerRole, int] = {}
     rooms: dict[BrokerRole, int] = {}
@@ -104,6 +105,15 @@ def limits_of(
             if rate is not None:
                 caps[role] = rooms[role]
     return (Caps(roles=caps), Caps(roles=rooms)) if caps else (NO_CAPS, NO_CAPS)
+
+
+def replicated_now(copies: Copies) -> dict[BrokerRole, int]:
+    """What leaders send to the in-sync followers of partitions of which no copy has begun, as far as it is known."""
+    followers = np.maximum(copies.in_sync.counts(len(copies)) - 1, 0)
+    is_known = copies.is_led() & (copies.write_bytes_per_s != UNKNOWN)
+    leaders, rates = copies.leader[is_known], copies.write_bytes_per_s[is_known]
+    sent = total_by_broker(leaders, rates, times=followers[is_known])
+    return {BrokerRole("leader", broker): total or 0 for broker, total in sent.items()}
 
 
 def _used_bytes_per_s(role: BrokerRole, use: Mapping[int, NetworkUse]) -> int | None:

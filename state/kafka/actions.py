@@ -33,9 +33,9 @@ _BECAUSE: Mapping[Trigger, str] = {
     "traffic-fell": "what will be copied is written more slowly than before, and a lower rate is enough",
     "under-min-isr": "a partition has too few in-sync replicas to be written to, so that other copies make room",
     "reports-back": "the reports are back, so the rates need not be those for the worst case",
-    "moves-left": "some copies are done",
+    "moves-left": "some copies are done or left",
     "stale-reports": "reports are missing, so the rates are set for whichever source leads",
-    "finished": "nothing is copied any more, so what trimtab added comes off",
+    "finished": "nothing is left to pace, so what trimtab added comes off",
 }
 
 

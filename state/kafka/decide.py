@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 
-from policies.throttle.capacity import limits_of
+from policies.throttle.capacity import limits_of, replicated_now
+from policies.throttle.copies import Copies
 from policies.throttle.lists import roles_of
+from policies.throttle.needs import capped_needs_of
 from policies.throttle.pacing import decide as pace
 from policies.throttle.pacing import leave_out
 from policies.throttle.pacing_round import (
@@ -19,16 +21,17 @@ from policies.throttle.pacing_round import (
     explain,
     plan_in_force,
 )
-from policies.throttle.progress import Watch, extend_watch
+from policies.throttle.progress import SETTLED_AFTER_MS, Watch, extend_watch
 from policies.throttle.rates import Caps, loads_of
 from policies.wording import digits
 from state.closing import Closing, Hold, error_hold, obstacle
 from state.events import KafkaLoadReport, Reassignment
 from state.kafka import reconcile
-from state.kafka.absences import select_copies
+from state.kafka.absences import forget_absences, select_copies
 from state.kafka.actions import SUBJECT, left_out, throttle_action
+from state.kafka.findings import Broken, observe_broken
 from state.kafka.memory import KafkaMemory
-from state.kafka.reconcile import Broken, Drift, observe_broken
+from state.kafka.reconcile import Drift
 from state.kafka.snapshot import Observation, observe
 from state.kafka.standstill import observe_standstill
 from state.kafka.summary import RoundContext, is_late, round_summary
@@ -36,6 +39,7 @@ from state.kafka.wording import TRIGGERS, outcome_words
 from state.memory import Header
 from state.outputs import Output, canonical
 from state.outputs.actions import THROTTLE_TYPE
+from state.settings import MS_PER_S, to_ms
 
 _REMOVAL_BYTES = 100_000
 """Size of an action that takes a throttle off, without its lists."""
@@ -68,6 +72,8 @@ def decide(
         hold_ms=kafka.throttle.stale_after_rounds * header.length_ms,
     )
     memory.readings, memory.rates = seen.readings, seen.rates
+    gap_ms = max(to_ms(kafka.throttle.recovery_after_s), kafka.rounds.max_report_age_ms)
+    forget_absences(memory, at_ms=seen.at_ms, gap_ms=gap_ms)
     observation = select_copies(memory, seen, kafka.throttle)
     asked = memory.asked
     had_effect = reconcile.reconcile(
@@ -89,14 +95,15 @@ def decide(
 def _decide(context: RoundContext) -> list[Output]:
     closing, memory, observation = context.closing, context.memory, context.observation
     settings = context.settings.throttle
-    _restart_progress(memory, observation)
+    restart_progress(memory, observation)
     drift_seen, sure = reconcile.observe_drift(memory, observation)
     broken = observe_broken(
         memory, observation, context.failed, stale_after_rounds=settings.stale_after_rounds
     )
     if observation.copies is not None and memory.pacing.is_active:
         waiting = frozenset(chain.from_iterable(broken.copies.values()))
-        stalled = observe_standstill(memory, observation.copies, at_ms=observation.at_ms, waiting=waiting)
+        begun = observation.copies.take_copies(observation.begun)
+        stalled = observe_standstill(memory, begun, at_ms=observation.at_ms, waiting=waiting)
         broken = replace(broken, stalled=stalled)
     elif not memory.pacing.is_active:
         memory.progress, memory.arrived_bytes = KafkaMemory().progress, {}
@@ -128,8 +135,13 @@ def _decide(context: RoundContext) -> list[Output]:
         context,
         explanation,
         outcome="decided",
-        reason=_verdict(explanation, decision, hold, broken, is_dry_run=closing.is_dry_run)
-        + ("; all of it is planned, nothing is copied yet" if observation.is_planned else ""),
+        reason="; ".join(
+            [
+                _verdict(explanation, decision, hold, broken, is_dry_run=closing.is_dry_run),
+                *(["all of it is planned, nothing of it is copied yet"] if observation.is_planned else []),
+                *observation.unpaced,
+            ]
+        ),
         actions=actions,
         drift_seen=drift_seen,
         broken=broken,
@@ -138,16 +150,37 @@ def _decide(context: RoundContext) -> list[Output]:
     return [*actions, closing.summary(summary_, actions_count=len(actions))]
 
 
-def _restart_progress(memory: KafkaMemory, observation: Observation) -> None:
-    """Progress and deadline count from the moment a move runs, not from that of its throttle; planned copies that begin change progress."""
+def restart_progress(memory: KafkaMemory, observation: Observation) -> None:
+    """Progress and deadline count from the moment a move runs, not from that of its throttle.
+
+    Planned copies that begin change progress, and so do copies that go before they have caught up.
+    """
     if observation.copies is None or not len(observation.copies):
         return
     before, now = memory.running_count, observation.running_count
     if memory.pacing.is_active and not (before and now):
         memory.pacing = replace(memory.pacing, begun_ms=observation.at_ms, watch=Watch())
-    elif memory.pacing.is_active and now > before:
+    elif memory.pacing.is_active and (
+        now > before or (now < before and _is_more_gone(memory.pacing, observation, observation.copies))
+    ):
         memory.pacing = replace(memory.pacing, watch=Watch())
     memory.running_count = now
+
+
+def _is_more_gone(pacing: PacingMemory, observation: Observation, copies: Copies) -> bool:
+    """Whether more bytes are gone since the last sample than the rates let through, so that copies left, and are not done."""
+    if not pacing.watch.samples:
+        return False
+    last = pacing.watch.samples[-1]
+    passed_ms = (
+        observation.at_ms - last.at_ms + SETTLED_AFTER_MS
+    )  # Kafka lets a window's worth through at once
+    left = capped_needs_of(copies, disk_threads=observation.disk_threads).bytes_left
+    return any(
+        (last.bytes_left.get(role, 0) - now) * MS_PER_S > rate * passed_ms
+        for role, rate in pacing.rates.items()
+        if role.role != "leader" and (now := left.get(role, 0)) is not None
+    )
 
 
 def _snapshot(context: RoundContext, sure: Drift, broken: Broken) -> PacingSnapshot:
@@ -155,13 +188,15 @@ def _snapshot(context: RoundContext, sure: Drift, broken: Broken) -> PacingSnaps
     copies, caps, room = observation.copies, Caps(), Caps()
     if copies is not None:
         roles = roles_of(copies)
-        nothing_copied = dict.fromkeys(roles if observation.is_planned else (), 0)
+        replicated = reconcile.rates_in_force(memory)
+        if observation.is_planned:
+            replicated |= dict.fromkeys(roles, 0) | replicated_now(copies)
         caps, room = limits_of(
             roles,
             capacity=settings.capacity,
             share_ratio=settings.throttle.network_share_ratio,
             use=observation.use,
-            rates_in_force=nothing_copied | reconcile.rates_in_force(memory),
+            rates_in_force=replicated,
         )
     return PacingSnapshot(
         now_ms=observation.at_ms,
@@ -221,8 +256,7 @@ def _verdict(
 ) -> str:
     if decision is not None and hold is not None:
         return f"throttle held, {hold.reason}: {hold.detail} (wanted: {TRIGGERS[decision.trigger]})"
-    uncounted = "".join(f"; {each}" for each in left_out(explanation))
-    uncounted += f"; {broken}" if broken.copies or broken.stalled else ""
+    uncounted = "".join(f"; {each}" for each in (*left_out(explanation), str(broken)) if each)
     if decision is not None:
         what = "taking the throttle off" if decision.trigger == "finished" else "throttle"
         return f"{what} decided: {TRIGGERS[decision.trigger]}{uncounted}"

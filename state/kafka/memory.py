@@ -50,7 +50,11 @@ class Absence(msgspec.Struct, frozen=True, array_like=True):
     until_ms: int | None = None
     """None: it is away."""
     is_large: bool = False
-    """Whether it was seen, after its return, to miss enough for a recovery: that stays so while it catches up."""
+    """Whether its return was seen to be a recovery: that stays so while it catches up."""
+    counted_ms: int = 0
+    """Until when ``written_bytes`` counts; what was written since is not known yet."""
+    written_bytes: int = 0
+    """What was written to the partitions that it lacks, since it was last seen well."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,5 +97,5 @@ class KafkaMemory:
     """How much of what brokers lacked has arrived, by broker, since it was first seen."""
     absences: dict[int, Absence] = field(default_factory=dict)
     """By broker with replicas that are behind."""
-    knows_live: bool = False
-    """Whether it was ever seen who is alive."""
+    live_ms: int | None = None
+    """When it was last seen who is alive; None: not yet, or too long ago to say who was away."""

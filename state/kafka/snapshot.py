@@ -15,7 +15,7 @@ from policies.columns import Bools, Ints
 from policies.throttle.capacity import NetworkUse
 from policies.throttle.copies import DISK, NO_LEADER, UNKNOWN, Copies
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.needs import MIN_INTERVAL_MS, LogReading, write_rates
+from policies.throttle.needs import MIN_INTERVAL_MS, LogReading, bytes_left, write_rates
 from policies.throttle.rates import BrokerRole
 from policies.throttle.replicas import key_of
 from policies.throttle.roles import Role
@@ -33,10 +33,12 @@ class Observation:
     """What is copied; None: no report says so."""
     is_running: bool
     """Whether any of it has begun."""
-    running_count: int = 0
-    """How many of the copies have."""
+    begun: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    """Which of the copies have, (k,)."""
     under_min_isr: Sequence[str] = ()
     """Partitions with too few replicas in sync to be written to, and with one that fetches, in order."""
+    unpaced: Sequence[str] = ()
+    """What is copied and not paced, and why: a clause for each reason."""
     lists: ThrottledLists
     """Throttled replica lists on the cluster."""
     rates_there: Mapping[BrokerRole, int]
@@ -56,8 +58,13 @@ class Observation:
     """Write rates known now or lately, to be remembered for rounds in which none can be measured."""
     held_over_count: int
     """Partitions whose write rate is from an earlier round."""
-    why_unknown: Callable[[str], str]
-    """From the name of a partition to why it lacks a number."""
+    why_unknown: Callable[[str, Copies | None], str]
+    """From the name of a partition, and the copies that are paced, to why it lacks a number."""
+
+    @property
+    def running_count(self) -> int:
+        """How many of the copies have begun."""
+        return int(np.count_nonzero(self.begun))
 
     @property
     def is_planned(self) -> bool:
@@ -272,6 +279,12 @@ def _keep_readings(copies: Copies, old: _Readings, new: _Readings) -> PartitionT
     return PartitionTable.from_copies(copies, columns, old.is_there | new.is_there)
 
 
+def _row_of(copies: Copies, name: str) -> int:
+    topic, _, partition = name.rpartition("-")
+    is_row = (copies.topic == copies.topics.index(topic)) & (copies.partition == int(partition))
+    return int(np.flatnonzero(is_row)[0])
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reasons:
     """Why a partition lacks a write rate or a size."""
@@ -283,12 +296,8 @@ class _Reasons:
     is_rate_known: Bools
     """(n,)."""
 
-    def __call__(self, name: str) -> str:
-        topic, _, partition = name.rpartition("-")
-        is_row = (self.copies.topic == self.copies.topics.index(topic)) & (
-            self.copies.partition == int(partition)
-        )
-        row = int(np.flatnonzero(is_row)[0])
+    def __call__(self, name: str, paced: Copies | None) -> str:
+        row = _row_of(self.copies, name)
         leader = int(self.copies.leader[row])
         if leader == NO_LEADER:
             return "it has no leader: nothing of it is written or copied, and no minimum counts it until it has one"
@@ -297,14 +306,15 @@ class _Reasons:
         if not self.new.is_there[row]:
             return f"its leader, broker {leader}, did not report its log"
         if self.is_rate_known[row]:
-            return self._why_no_size(
-                self.copies.destinations.brokers[self.copies.destinations.rows == row].tolist()
-            )
+            return self._why_no_size(name, self.copies if paced is None else paced)
         if not self.old.is_there[row]:
             return "its log was read for the first time"
         return self._why_no_rate(self.old.columns[row].tolist(), self.new.columns[row].tolist())
 
-    def _why_no_size(self, copied_to: list[int]) -> str:
+    def _why_no_size(self, name: str, copies: Copies) -> str:
+        lacks = copies.destinations.rows == _row_of(copies, name)
+        lacks &= bytes_left(copies, counts_whole_logs=False) == UNKNOWN
+        copied_to = copies.destinations.brokers[lacks].tolist()
         unheard = set(copied_to) - self.brokers
         if unheard:
             return f"broker {min(unheard)}, to which it is copied, did not report"

@@ -19,8 +19,9 @@ from state.closing import Closing
 from state.events import KafkaLoadReport
 from state.kafka import reconcile
 from state.kafka.actions import NAME, SUBJECT, bottleneck, copies_by_kind
+from state.kafka.findings import NOTHING_BROKEN, Broken, find_stalled
 from state.kafka.memory import KafkaMemory
-from state.kafka.reconcile import NO_DRIFT, NOTHING_BROKEN, Broken, Drift
+from state.kafka.reconcile import NO_DRIFT, Drift
 from state.kafka.snapshot import Observation
 from state.memory import Header
 from state.outputs import (
@@ -71,7 +72,7 @@ def round_summary(
 ) -> RoundSummary:
     """The summary, at most as large as one may be; ``explanation`` is None where nothing was judged."""
     asked, copies = context.memory.asked, context.observation.copies
-    stalled = () if copies is None or explanation is None else reconcile.find_stalled(copies, explanation)
+    stalled = () if copies is None or explanation is None else find_stalled(copies, explanation)
     framed = summary.frame(
         context.closing,
         context.header,
@@ -177,7 +178,9 @@ def _throttle(
         unknown_count=len(lacking),
         unknown=[
             UnknownNumber(
-                partition=lack.partition, lacks=list(lack.lacks), why=observation.why_unknown(lack.partition)
+                partition=lack.partition,
+                lacks=list(lack.lacks),
+                why=observation.why_unknown(lack.partition, copies),
             )
             for lack in islice(lacking, summary.SHOWN_ROWS)
         ],

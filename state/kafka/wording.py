@@ -13,15 +13,15 @@ TRIGGERS: Mapping[str, str] = {
     "under-min-isr": "a partition is under min.insync.replicas",
     "traffic-fell": "less traffic needs less",
     "reports-back": "reports are back",
-    "moves-left": "some copies have ended",
+    "moves-left": "some copies have ended or left",
     "stale-reports": "reports are missing",
-    "finished": "nothing is copied any more",
+    "finished": "nothing is left to pace",
 }
 OUTCOMES: Mapping[str, str] = {
     "decided": "decided",
     "held": "held",
     "infeasible": "the network leaves less than the minimum",
-    "nothing-moves": "nothing is copied",
+    "nothing-moves": "nothing is to be paced",
     "resting": "it changed a moment ago",
     "stale": "reports are missing, and it stays",
     "unchanged": "it needs no change",

@@ -106,7 +106,7 @@ def throttle_facts(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
     if throttle is None:
         return
     words = outcome_words(throttle.outcome, is_dry_run=data.mode == "dry-run")
-    lines = [f"{words}, {_copied_text(throttle)}"]
+    lines = [words if throttle.outcome == "nothing-moves" else f"{words}, {_copied_text(throttle)}"]
     for broker, since in throttle.recovering.items():
         how = (
             "is away, and recovers when it is back" if since is None else f"recovers since {time_text(since)}"
@@ -127,7 +127,7 @@ def throttle_facts(data: RoundSummary) -> Iterator[tuple[str, list[str]]]:
         others = throttle.others_rates_bytes_per_s.items()
         yield (
             "left by others",
-            [f"{role} {rate_text(rate)}, where nothing is copied" for role, rate in others],
+            [f"{role} {rate_text(rate)}, where nothing is paced" for role, rate in others],
         )
 
 

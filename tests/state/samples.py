@@ -271,8 +271,8 @@ def kafka_memory() -> KafkaMemory:
         is_late=True,
         progress=PartitionTable.of_rows(["t"], [0], [3], [10], [5_000], [20]),
         arrived_bytes={3: 20},
-        absences={3: Absence(10_000, 60_000, is_large=True)},
-        knows_live=True,
+        absences={3: Absence(10_000, 60_000, True, 60_000, 5_000)},
+        live_ms=70_000,
     )
 
 

@@ -280,7 +280,7 @@ def test_of_a_kafka_cluster_in_which_nothing_is_copied_it_names_the_rates_that_o
         "others_rates_bytes_per_s": {"leader:1": 2_394_039},
     }
     text = status_text(status(of_kafka(msgspec.structs.replace(THROTTLE, **left)), after_s=-460))
-    assert "  left by others  leader:1 2.4 MB/s, where nothing is copied\n" in text
+    assert "  left by others  leader:1 2.4 MB/s, where nothing is paced\n" in text
     assert "left by others" not in status_text(status(of_kafka(THROTTLE), after_s=-460))
 
 

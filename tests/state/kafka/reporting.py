@@ -96,7 +96,7 @@ def seen_of(lists: ThrottledLists = OURS, rates: Mapping[BrokerRole, int] = RATE
         readings=KafkaMemory().readings,
         rates=KafkaMemory().rates,
         held_over_count=0,
-        why_unknown=str,
+        why_unknown=lambda name, _: name,
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from policies.throttle.copies import DISK, REASSIGNMENT, RECOVERY, UNKNOWN
 from policies.throttle.rates import ThrottleSettings
-from state.kafka.absences import select_copies
+from state.kafka.absences import forget_absences, select_copies
 from state.kafka.memory import KafkaMemory
 from state.kafka.snapshot import Observation
 from tests.policies.throttle.moving import MB, Partition, copies_of
@@ -16,6 +16,7 @@ from tests.state.kafka.reporting import SEEN
 SETTINGS = ThrottleSettings(recovery_after_s=60, recovery_min_bytes=10 * MB)
 LIVE, AWAY = frozenset({1, 2, 3}), frozenset({1, 2})
 BEHIND = Partition("t-0", [1, 2, 3], [1, 2, 3], MB, 100 * MB, isr=[1, 2], recovering=[3])
+BESIDE = Partition("t-1", [1, 2, 3], [1, 2, 3], 0, 100 * MB, isr=[1, 2], recovering=[3], missing={3: 0})
 NOTHING: tuple[Partition, ...] = ()
 
 
@@ -35,6 +36,7 @@ def paced(rounds: Sequence[Observation], settings: ThrottleSettings = SETTINGS) 
 
 
 WELL = seen(0, LIVE, *NOTHING)
+GAP_MS = 180_000
 
 
 @pytest.mark.parametrize(
@@ -50,9 +52,9 @@ WELL = seen(0, LIVE, *NOTHING)
                 WELL,
                 seen(10, AWAY, BEHIND),
                 seen(40, LIVE, lacking(50 * MB)),
-                seen(200, LIVE, lacking(40 * MB)),
+                *(seen(at_s, LIVE, lacking(60 * MB)) for at_s in range(50, 200, 50)),
             ],
-            [False] * 4,
+            [False] * 6,
             id="back too soon: a restart, however long it catches up",
         ),
         pytest.param(
@@ -110,6 +112,93 @@ def test_a_broker_recovers_that_was_away_for_long_and_misses_much(
     rounds: list[Observation], expected: list[bool]
 ):
     assert paced(rounds) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "back_s", "expected"),
+    [
+        (WELL, 180, False),
+        (WELL, 181, True),
+        (seen(0, LIVE, lacking(50 * MB)), 181, True),
+        (seen(0, AWAY, BEHIND), 181, True),
+    ],
+    ids=["a short gap", "a long gap", "it recovered before", "it was away before"],
+)
+def test_after_a_long_gap_nobody_knows_who_was_away_meanwhile(
+    before: Observation, back_s: int, *, expected: bool
+):
+    memory = KafkaMemory()
+    select_copies(memory, before, SETTINGS)
+    back = seen(back_s, LIVE, lacking(50 * MB))
+    forget_absences(memory, at_ms=back.at_ms, gap_ms=GAP_MS)
+    found = select_copies(memory, back, SETTINGS).copies
+    assert found is not None
+    assert bool(len(found)) is expected
+
+
+def test_a_recovery_that_ends_goes_on_after_a_gap():
+    memory = KafkaMemory()
+    select_copies(memory, seen(0, LIVE, lacking(50 * MB)), SETTINGS)
+    forget_absences(memory, at_ms=200_000, gap_ms=GAP_MS)
+    found = select_copies(memory, seen(200, LIVE, lacking(9 * MB)), SETTINGS).copies
+    assert found is not None
+    assert len(found) == 1
+
+
+UNRATED = replace(BEHIND, writes=None)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        ([seen(10, AWAY, BEHIND), seen(20, LIVE, lacking(50 * MB))], [False, True]),
+        ([seen(10, AWAY, BEHIND), seen(20, LIVE, lacking(49 * MB))], [False, False]),
+        ([seen(10, AWAY, UNRATED), seen(20, LIVE, lacking(50 * MB))], [False, True]),
+        (
+            [seen(10, AWAY, BEHIND), seen(20, LIVE, replace(UNRATED, missing={3: 50 * MB}))],
+            [False, False],
+        ),
+        ([seen(10, AWAY, BEHIND), seen(20, LIVE, BEHIND)], [False, False]),
+        (
+            [
+                seen(10, AWAY, BEHIND),
+                *(seen(at_s, LIVE, lacking(at_s * MB)) for at_s in range(20, 200, 10)),
+            ],
+            [False] * 19,
+        ),
+        (
+            [
+                seen(10, AWAY, replace(BEHIND, writes=5 * MB)),
+                seen(20, LIVE, replace(lacking(100 * MB), writes=0)),
+            ],
+            [False, False],
+        ),
+        (
+            [
+                seen(10, AWAY, BEHIND),
+                seen(20, LIVE, lacking(50 * MB)),
+                seen(30, LIVE, lacking(5 * MB)),
+                seen(40, AWAY, BEHIND),
+            ],
+            [False, True, True, True],
+        ),
+    ],
+    ids=[
+        "20 MB were written, twice that and 10 MB more are missing",
+        "a byte less than that",
+        "a rate that is known late counts for all the time",
+        "what was written is not known",
+        "what it lacks is not known",
+        "it falls behind as quickly as is written",
+        "it was written before the traffic fell",
+        "once it recovers, it does to its end",
+    ],
+)
+def test_a_broker_that_misses_far_more_than_was_written_meanwhile_recovers_however_short_it_was_away(
+    rounds: list[Observation], expected: list[bool]
+):
+    """1 MB/s are written from second 0 on, and ``recovery_min_bytes`` is 10 MB."""
+    assert paced([WELL, *rounds])[1:] == expected
 
 
 LEAVES = Partition("t-0", [1, 2, 3], [1, 2, 4], MB, 100 * MB, isr=[1, 2], recovering=[3])
@@ -189,6 +278,65 @@ def test_a_partition_under_min_isr_recovers_as_fast_as_it_can_unless_that_is_off
     rows = [seen(0, LIVE, replace(lacking(50 * MB), min_in_sync=3))]
     assert paced(rows) == [False]
     assert paced(rows, replace(SETTINGS, yield_under_min_isr=False)) == [True]
+
+
+PRESSED = replace(lacking(50 * MB), min_in_sync=3)
+OFF = replace(SETTINGS, reassignments=False, recoveries=False, disks=False)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "settings", "unpaced"),
+    [
+        ([WELL, seen(10, LIVE, lacking(50 * MB))], SETTINGS, ["{1 catches}: not seen to be away"]),
+        (
+            [WELL, seen(10, AWAY, BEHIND), seen(20, LIVE, lacking(5 * MB), BESIDE)],
+            SETTINGS,
+            ["{2 catch}: away for less than recovery_after_s"],
+        ),
+        (
+            [seen(0, LIVE, lacking(5 * MB))],
+            SETTINGS,
+            ["{1 catches}: less is missing than recovery_min_bytes"],
+        ),
+        ([seen(0, LIVE, PRESSED)], SETTINGS, ["{1 catches}: under min.insync.replicas"]),
+        ([seen(0, None, lacking(50 * MB))], SETTINGS, ["{1 catches}: no report says who is alive"]),
+        (
+            [replace(seen(0, LIVE, lacking(50 * MB), MOVE, ON_DISKS), is_running=True)],
+            OFF,
+            [
+                "1 replica is reassigned unpaced: kafka.throttle.reassignments is false",
+                "1 replica is moved between disks unpaced: kafka.throttle.disks is false",
+                "{1 catches}: kafka.throttle.recoveries is false",
+            ],
+        ),
+        ([replace(seen(0, LIVE, MOVE), is_running=False)], OFF, []),
+        ([WELL, seen(10, AWAY, BEHIND)], SETTINGS, []),
+        ([seen(0, LIVE, lacking(50 * MB))], SETTINGS, []),
+    ],
+    ids=[
+        "slow",
+        "restarted",
+        "little",
+        "under min.insync.replicas",
+        "nobody says who is alive",
+        "switched off",
+        "planned: nothing is copied",
+        "away: nothing is copied",
+        "paced",
+    ],
+)
+def test_what_is_copied_and_not_paced_is_named_with_the_reason(
+    rounds: list[Observation], settings: ThrottleSettings, unpaced: list[str]
+):
+    memory = KafkaMemory()
+    found = [select_copies(memory, observation, settings).unpaced for observation in rounds]
+    words = {
+        "{1 catches}": "1 replica on broker 3 catches up unpaced",
+        "{2 catch}": "2 replicas on broker 3 catch up unpaced",
+    }
+    for short, whole in words.items():
+        unpaced = [each.replace(short, whole) for each in unpaced]
+    assert list(found[-1]) == unpaced
 
 
 @pytest.mark.parametrize(

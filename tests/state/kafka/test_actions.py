@@ -176,14 +176,14 @@ STARTS = "What moves is not paced yet, 1 partition: "
             FINISHED,
             explained(eta=eta()),
             NOTHING_MOVES,
-            "Nothing is copied any more, so what trimtab added comes off.",
+            "Nothing is left to pace, so what trimtab added comes off.",
             id="it is over",
         ),
         pytest.param(
             replace(FINISHED, trigger="moves-left"),
             explained(needs=needs(without_leader=("t-0", "t-1"))),
             UNPACED,
-            "Some copies are done. t-0, t-1 take no quota until they have a leader.",
+            "Some copies are done or left. t-0, t-1 take no quota until they have a leader.",
             id="no rate changes",
         ),
         pytest.param(

@@ -5,14 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from policies.throttle.pacing_round import PacingMemory, ThrottleDecision
-from policies.throttle.rates import ThrottleSettings
+from policies.throttle.progress import Sample, Watch
+from policies.throttle.rates import BrokerRole, ThrottleSettings
 from state.closing import Hold, Identity
 from state.controller import Controller
 from state.events import Event, Reassignment
-from state.kafka.decide import hold_decision, hold_too_large
+from state.kafka.decide import hold_decision, hold_too_large, restart_progress
 from state.kafka.summary import RoundContext
 from state.memory import Header
 from state.outputs import canonical
@@ -21,10 +23,12 @@ from state.store import DictStore
 from state.systems import decode_memory
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.load import compose
+from tests.policies.throttle.moving import Partition, copies_of
 from tests.state.building import END_MS, closing, control, published, unload
-from tests.state.kafka.reporting import FINISHED, FIRST, IN_FORCE, OURS, memory_of, seen_of
+from tests.state.kafka.reporting import F3, FINISHED, FIRST, IN_FORCE, L1, OURS, memory_of, seen_of
 from tests.state.traces import CLUSTER, ROUNDS, kafka_round, overlay
 
+F4, D3 = BrokerRole("follower", 4), BrokerRole("disk", 3)
 FLOOR = 1_000_000
 """Bytes a second: the rate of a throttle that needs little."""
 
@@ -128,9 +132,45 @@ def test_a_round_says_that_what_it_paces_is_only_planned() -> None:
                 event = msgspec.structs.replace(event, report=planned)  # noqa: PLW2901
             found += [json.loads(each.data) for each in controller.step(event).outputs]
     assert [each["reason"] for each in found if each.get("throttle")] == [
-        "throttle decided: the first throttle; all of it is planned, nothing is copied yet",
-        "no throttle decided: what would be set needs no change; all of it is planned, nothing is copied yet",
+        "throttle decided: the first throttle; all of it is planned, nothing of it is copied yet",
+        "no throttle decided: what would be set needs no change; all of it is planned, nothing of it is copied yet",
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "left", "count", "is_kept"),
+    [
+        ({F3: 1000}, 520, 1, True),
+        ({F3: 1000}, 519, 1, False),
+        ({F3: 1000}, 519, 2, True),
+        ({F3: 1000}, None, 1, True),
+        ({F3: 100, F4: 480}, 100, 1, True),
+        ({F3: 100, F4: 481}, 100, 1, False),
+        ({F3: 100, D3: 481}, 100, 1, False),
+        ({F3: 100, L1: 5000}, 100, 1, True),
+    ],
+    ids=[
+        "caught up: no more is gone than 24 bytes/s let through in 10 s and a quota window",
+        "cancelled: a byte more is gone",
+        "no copy is gone",
+        "what is left is not known",
+        "all of a broker has caught up",
+        "all of a broker is cancelled",
+        "a move between disks is cancelled",
+        "a leader changed",
+    ],
+)
+def test_progress_is_watched_anew_when_a_copy_goes_before_it_has_caught_up(
+    before: dict[BrokerRole, int], left: int | None, count: int, *, is_kept: bool
+) -> None:
+    watch = Watch(samples=(Sample(0, before),))
+    rates = dict.fromkeys((L1, F3, F4, D3), 24)
+    memory = memory_of(pacing=replace(IN_FORCE, rates=rates, watch=watch), running_count=2)
+    present = {} if left is None else {3: 1000 - left}
+    copies = copies_of(Partition("t-0", [1, 2], [2, 3], 10, 1000, present=present))
+    restart_progress(memory, replace(seen_of(), copies=copies, begun=np.ones(count, dtype=np.bool_)))
+    assert memory.pacing.watch == (watch if is_kept else Watch())
+    assert memory.running_count == count
 
 
 def test_progress_is_watched_also_while_a_change_is_held() -> None:

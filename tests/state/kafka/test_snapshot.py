@@ -1,6 +1,6 @@
 """What a round's reports show of the moves, what is remembered of them, and which brokers are not there."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 from policies.throttle.capacity import NetworkUse
 from policies.throttle.copies import UNKNOWN, Copies
 from policies.throttle.lists import ThrottledLists, difference
-from policies.throttle.rates import BrokerRole
+from policies.throttle.rates import BrokerRole, ThrottleSettings
 from state.events import (
     MISSING,
     BrokerLogs,
@@ -20,8 +20,9 @@ from state.events import (
     partition_keys,
     places_in,
 )
+from state.kafka.absences import select_copies
+from state.kafka.findings import Broken, observe_broken
 from state.kafka.memory import KNOWN_RATE, READING, KafkaMemory, PartitionTable
-from state.kafka.reconcile import Broken, observe_broken
 from state.kafka.snapshot import Observation, observe
 from tests.policies.throttle.moving import Partition, copies_of
 from tests.state.kafka.reporting import MoveRow, Replica, copies_report, replica_table
@@ -195,7 +196,32 @@ def test_a_number_that_is_missing_has_its_reason(
 ) -> None:
     found = observed(*reports, copies=(move,), before=before)
     assert numbers_of(found)[0] == [UNKNOWN]
-    assert found.why_unknown("t-0").startswith(why)
+    assert found.why_unknown("t-0", found.copies).startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("heard", "why"),
+    [
+        ((1,), "broker 3, to which it is copied, did not report"),
+        ((1, 2, 3), "what broker 3 lacks of it could not be read"),
+    ],
+)
+def test_a_size_that_is_missing_is_not_blamed_on_a_replica_that_the_move_removes(
+    heard: tuple[int, ...], why: str
+) -> None:
+    """Broker 2 is behind, and leaves: what it lacks is not copied."""
+    row = MOVE._replace(replicas=(1, 2, 3), adding=(3,), removing=(2,), isr=(1,), recovering=(2,))
+    full = observed(
+        logs(1, Replica("t", 0, 20_000, 5)),
+        *(logs(broker) for broker in heard[1:]),
+        copies=(row,),
+        before=BEFORE,
+    )
+    seen = replace(full, live_brokers=frozenset({1, 3}))
+    paced = select_copies(KafkaMemory(), seen, ThrottleSettings()).copies
+    assert paced is not None
+    unread = replace(paced, present_bytes=np.full(1, UNKNOWN, dtype=np.int64))
+    assert full.why_unknown("t-0", unread) == why
 
 
 @pytest.mark.parametrize(
@@ -279,10 +305,19 @@ class Rounds:
         self.memory = KafkaMemory(last_ms={str(broker): NOW_MS for broker in heard_before})
 
     def after(
-        self, *heard: int, live: Collection[int] | None = None, failed: Collection[str] = (), rounds: int = 1
+        self,
+        *heard: int,
+        live: Collection[int] | None = None,
+        failed: Collection[str] = (),
+        rounds: int = 1,
+        begun: Sequence[bool] = (True, True),
     ) -> Broken:
         seen = observed(*(logs(broker) for broker in heard), copies=MOVES)
-        seen = replace(seen, live_brokers=None if live is None else frozenset(live))
+        seen = replace(
+            seen,
+            live_brokers=None if live is None else frozenset(live),
+            begun=np.array(begun, dtype=np.bool_),
+        )
         for _ in range(rounds):
             found = observe_broken(self.memory, seen, failed, stale_after_rounds=ROUNDS)
         return found
@@ -296,6 +331,16 @@ def test_a_broker_that_the_collector_does_not_call_alive_is_down_at_once() -> No
     (finding,) = found.findings()
     assert (finding.kind, finding.broker, finding.subject) == ("broken-copy", "3", "t-0, t-1")
     assert finding.advice.startswith("broker 3 is down: start it. Until then t-0, t-1 cannot be copied")
+
+
+def test_what_is_planned_is_not_broken_where_its_new_broker_is_down() -> None:
+    found = Rounds(1, 2, 3).after(1, 2, live=[1, 2], begun=(True, False))
+    assert (found.copies, found.planned) == ({3: ["t-0"]}, {3: ["t-1"]})
+    assert str(found) == "t-0 waits for broker 3; t-1, which is planned, cannot begin without broker 3"
+    assert [finding.subject for finding in found.findings()] == ["t-0"]
+    assert str(Rounds(1, 2, 3).after(1, 2, live=[1, 2], begun=(False, False))) == (
+        "t-0, t-1, which are planned, cannot begin without broker 3"
+    )
 
 
 def test_a_broker_that_is_alive_and_silent_counts_after_three_rounds_and_is_not_called_down() -> None:

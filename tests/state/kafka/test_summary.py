@@ -13,9 +13,10 @@ from policies.throttle.progress import Basis, Eta
 from policies.throttle.rates import BrokerRole, ThrottleSettings, Violation
 from policies.throttle.roles import by_role
 from state.events import BrokerLogs, KafkaLoadReport
-from state.kafka import reconcile, summary
+from state.kafka import summary
+from state.kafka.findings import NOTHING_BROKEN, Broken, find_stalled
 from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs
-from state.kafka.reconcile import NO_DRIFT, NOTHING_BROKEN, Broken, Drift
+from state.kafka.reconcile import NO_DRIFT, Drift
 from state.kafka.snapshot import Observation
 from state.memory import Header
 from state.outputs import (
@@ -27,6 +28,7 @@ from state.outputs import (
     UnknownNumber,
 )
 from state.settings import ClusterSettings, KafkaSettings
+from tests.policies.throttle.moving import Partition, copies_of
 from tests.state.building import closing, published, unload
 from tests.state.kafka.reporting import (
     CONFIRMED,
@@ -296,7 +298,7 @@ def test_roles_that_can_never_finish_are_named_with_what_they_lack() -> None:
 
 def test_all_partitions_that_lack_a_number_are_counted_and_a_hundred_are_shown_with_the_reason() -> None:
     lacking = tuple(Lack(partition=f"t-{at}", lacks=("log_size_bytes",)) for at in range(101))
-    observation = replace(SEEN, why_unknown=lambda name: f"{name} is new")
+    observation = replace(SEEN, why_unknown=lambda name, _: f"{name} is new")
     found = throttle(explained(needs=needs(lacking=lacking)), observation=observation)
     assert (found.unknown_count, len(found.unknown)) == (101, 100)
     assert found.unknown[99] == UnknownNumber(partition="t-99", lacks=["log_size_bytes"], why="t-99 is new")
@@ -379,7 +381,54 @@ def test_a_broker_that_receives_nothing_above_its_minimum_is_named_with_its_part
     stalled = explained(
         plan=plan(feasible=feasible), eta=replace(eta(slopes_bytes_per_s={L1: -1.0, F3: slope}), basis=basis)
     )
-    found = list(reconcile.find_stalled(SEEN.copies, stalled))
+    found = list(find_stalled(SEEN.copies, stalled))
     assert [(each.kind, each.broker, each.subject) for each in found] == [
         ("copy-stalled", "3", "t-0")
     ] * is_told
+
+
+D1 = BrokerRole("disk", 1)
+ON_DISKS = copies_of(
+    *(Partition(f"t-{at}", [1, 2], [1, 2], 4, 100, isr=[1, 2], between_disks=[1]) for at in range(3))
+)
+
+
+@pytest.mark.parametrize(
+    ("slope", "least", "basis", "is_told"),
+    [
+        (-12.0, 4, "not-catching-up", True),
+        (-10.0, 4, "not-catching-up", True),
+        (-9.0, 4, "not-catching-up", False),
+        (-7.2, 4, "not-catching-up", False),
+        (-12.0, 4, "blended", False),
+        (-12.0, None, "not-catching-up", False),
+    ],
+    ids=[
+        "all three grow by what is written",
+        "one grows by half of it",
+        "one grows by less",
+        "one gets its minimum and a fifth, two wait for the thread",
+        "not sure yet",
+        "what is written is not known",
+    ],
+)
+def test_disks_between_which_nothing_gets_on_are_told_and_a_wait_for_a_thread_is_not(
+    slope: float, least: int | None, basis: Basis, *, is_told: bool
+):
+    """Three replicas of broker 1 change their disk, 4 bytes/s are written to each, and one thread copies."""
+    stalled = explained(
+        needs=needs(min_bytes_per_s={D1: least}),
+        plan=plan(),
+        eta=replace(eta(slopes_bytes_per_s={D1: slope}), basis=basis),
+    )
+    found = list(find_stalled(ON_DISKS, stalled))
+    assert [(each.kind, each.broker, each.subject) for each in found] == [
+        ("copy-stalled", "1", "t-0, t-1, t-2")
+    ] * is_told
+
+
+def test_disks_of_which_nothing_is_written_stand_still_where_their_copies_do() -> None:
+    idle = replace(ON_DISKS, write_bytes_per_s=0 * ON_DISKS.write_bytes_per_s)
+    still = replace(eta(slopes_bytes_per_s={D1: 0.0}), basis="not-catching-up")
+    stalled = explained(needs=needs(min_bytes_per_s={D1: 0}), plan=plan(), eta=still)
+    assert [each.broker for each in find_stalled(idle, stalled)] == ["1"]
