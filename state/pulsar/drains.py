@@ -39,8 +39,9 @@ from state.outputs import (
 from state.overlay import MaintenanceWindow, epoch_ms
 from state.pulsar import masks
 from state.pulsar.admission import Admission, Refusal, bundle_traffic, share_ratio
-from state.pulsar.listings import covers, match
+from state.pulsar.listings import match
 from state.pulsar.memory import NOBODY, Fleet
+from state.pulsar.overlaps import covers
 from state.pulsar.view import RoundContext
 from state.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS, section_of
 
