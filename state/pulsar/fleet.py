@@ -1,7 +1,7 @@
 """Which broker owns which bundle, and how much traffic it has: the fleet after one closed round.
 
 A bundle has one owner: the broker that lists it. After a move both brokers report it for a while, and a report can list what its broker
-never had; ``listings.owner_rows`` says which of several counts. Averages belong to the bundle and survive moves. All of it is columns: Python loops over brokers, but over bundles only of a broker whose listing changed.
+never had; ``owners`` says which of several counts. Averages belong to the bundle and survive moves. All of it is columns: Python loops over brokers, but over bundles only of a broker whose listing changed.
 """
 
 from bisect import bisect_left
@@ -18,6 +18,7 @@ from state.layouts import Names
 from state.ledger import Child
 from state.pulsar import groups
 from state.pulsar.listings import (
+    MOST_EMPTY_ROUNDS,
     Carried,
     Gaps,
     Listings,
@@ -27,13 +28,14 @@ from state.pulsar.listings import (
     first_rows,
     listings_of,
     match,
-    owner_rows,
     pick,
+    without_lost,
 )
 from state.pulsar.memory import NOBODY, Fleet
+from state.pulsar.owners import owner_rows
 
 _AVERAGED = ("averages", "samples", "split_averages", "split_samples")
-_BEGUN = ("counts", "owed_skip", "split_hits")
+_BEGUN = ("counts", "empty_rounds", "owed_skip", "split_hits")
 """Columns of bundles that a child of a split inherits from its parent, and those that begin anew."""
 
 
@@ -63,7 +65,7 @@ class Advanced:
     is_sampled: Bools
     """(owned,): whether that traffic counts in the running averages."""
     is_absent: Bools
-    """(owned,): whether its owner's report leaves the bundle out, and it only stays there."""
+    """(owned,): whether its owner's report leaves the bundle out, or all that it had, and it only stays there."""
     unreported: Mapping[str, Carried] = field(default_factory=dict)
     """By broker, what it carries that its report leaves out, by the running averages; for a policy that keeps absent bundles."""
     returned: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -182,6 +184,8 @@ def advance(
         round_end_ms=round_end_ms,
         max_age_ms=max_report_age_ms,
     )
+    if keeps_absent:
+        listings, after.empty_rounds[: len(rows)] = without_lost(listings, before, rows, old)
     has_moved = _have_moved(before, after, old=old, moved_to=moved_to)
     reported, is_sampled = _sample(
         before,
@@ -204,7 +208,9 @@ def advance(
         round_end_ms=round_end_ms,
         max_age_ms=max_report_age_ms,
     )
-    counts, is_absent = listings.counts[rows], listings.is_absent[rows]
+    empty_rounds = after.empty_rounds[: len(rows)]
+    is_absent = listings.is_absent[rows] | (empty_rounds > 0) & (empty_rounds <= MOST_EMPTY_ROUNDS)
+    counts = listings.counts[rows]
     counts[is_absent] = before.counts[old[is_absent]]
     return Advanced(
         fleet=after,

@@ -1,4 +1,4 @@
-"""Which brokers list which bundle in a round, since when, and which of them owns it; and what their reports leave out.
+"""Which brokers list which bundle in a round, and since when; and what their reports leave out.
 
 A bundle that the report of its owner leaves out is at first a gap in the data, and no change of the load. Where such bundles are
 kept, it counts as listed there, without traffic, until another broker begins to list it, or still does after two such gaps, listed
@@ -9,7 +9,7 @@ that for a policy that keeps absent bundles. What a person should know is found 
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -238,59 +238,26 @@ def pick(names: list[str], rows: Ints) -> list[str]:
     return [names[row] for row in rows.tolist()]
 
 
-def owner_rows(
-    listings: Listings, before: Fleet, names: list[str], destinations: Mapping[str, str | None]
-) -> Ints:
-    """Row of the listing that owns each bundle, ascending by (broker, bundle).
+MOST_EMPTY_ROUNDS = 3
+"""For how many rounds in a row nothing is taken for a report that lacks the numbers: so long a bundle is kept that nobody lists."""
 
-    Of the brokers ``names`` that list the same bundle, the first of these owns it: the destination of an unload of ours that begins to
-    list it; one that has traffic of it; one that has topics or clients of it; its present owner, or one that began to list it later
-    but not in this round; the one that began last, with the greater id.
+
+def without_lost(listings: Listings, before: Fleet, rows: Ints, old: Ints) -> tuple[Listings, Ints]:
+    """The listings, without statistics of owned ``rows`` that lost all they had at once; and for how many rounds each is empty, (owned,).
+
+    Clients leave one by one. A broker that has just begun to measure shows nothing of all its bundles.
     """
-    count = len(listings.bundles)
-    rows = first_rows(count)
-    if listings.is_as_before or len(set(listings.bundles)) == count:
-        return rows
-    last_row = dict(zip(listings.bundles, range(count), strict=True))
-    last = np.fromiter(map(last_row.__getitem__, listings.bundles), dtype=np.int64, count=count)
-    is_contested = np.zeros(count, dtype=np.bool_)
-    is_contested[last[last != rows]] = True
-    is_contested = is_contested[last]
-    contested = rows[is_contested]
-    claims = _claims(listings, contested, before, names, destinations)
-    order = contested[np.lexsort((*claims, last[contested]))]
-    is_first = np.append(last[order[1:]] != last[order[:-1]], True)
-    return np.sort(np.concatenate([rows[~is_contested], order[is_first]]))
-
-
-def _claims(
-    listings: Listings,
-    rows: Ints,
-    before: Fleet,
-    names: list[str],
-    destinations: Mapping[str, str | None],
-) -> tuple[Ints | Bools, ...]:
-    """What speaks for each of these listings to own its bundle, the weightiest last.
-
-    A former owner that lists the bundle again has to wait until the present one lists it no more, or without traffic. A listing
-    without statistics is one with traffic where the present owner had some.
-    """
-    bundles, broker, run_start_ms = (
-        pick(listings.bundles, rows),
-        listings.broker[rows],
-        listings.run_start_ms[rows],
-    )
-    old, places = match(before.bundles, bundles), np.append(match(names, before.brokers), NOBODY)
-    owner, former = (places[np.append(column, NOBODY)[old]] for column in (before.owner, before.former))
-    is_owner, is_new = broker == owner, run_start_ms == listings.time_ms[rows]
-    had_traffic = np.append(before.averages.any(axis=1), False)[old]
-    has_traffic = np.where(
-        listings.has_traffic[rows], listings.traffic[rows].any(axis=1), is_owner & had_traffic
-    )
-    carries = np.where(has_traffic, 2, listings.counts[rows].any(axis=1))
-    is_settled = is_owner | (~is_new & (broker != former) & (carries > 0))
-    awaited = match(names, [destinations.get(bundle) or "" for bundle in bundles])
-    return broker, run_start_ms, is_settled, carries, is_new & (broker == awaited)
+    shows = listings.traffic @ np.ones(4) + listings.counts[:, 0] + listings.counts[:, 1] > 0
+    empty = np.flatnonzero((listings.has_traffic & ~shows)[rows])
+    rounds = np.zeros(len(rows), dtype=np.int64)
+    if not len(empty):
+        return listings, rounds
+    had = (before.samples > 0) & (before.averages.any(axis=1) | before.counts.any(axis=1))
+    empty = empty[np.append(had, False)[old[empty]]]
+    rounds[empty] = np.minimum(before.empty_rounds[old[empty]], MOST_EMPTY_ROUNDS) + 1
+    has_traffic = listings.has_traffic.copy()
+    has_traffic[rows[(rounds > 0) & (rounds <= MOST_EMPTY_ROUNDS)]] = False
+    return replace(listings, has_traffic=has_traffic), rounds
 
 
 class Carried(NamedTuple):

@@ -68,6 +68,8 @@ class Fleet:
     """When each bundle was last listed, (b,)."""
     counts: Ints = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
     """Topics and sessions, as last reported, (b, 2); 0 for a policy that keeps no absent bundles."""
+    empty_rounds: Ints = field(default_factory=_no_ints)
+    """Rounds in a row each bundle showed nothing of what it had, (b,); 0 for a policy that keeps no absent bundles."""
     listed_count: int = 0
     """How many bundles, the first ones, the last snapshot has."""
     has_absent: bool = False

@@ -207,6 +207,7 @@ def fleet() -> Fleet:
     fleet.run_start_ms = np.array([1, 2, 2**50])
     fleet.bundles = list(BUNDLES)
     fleet.owner = np.array([1, -1, 0])
+    fleet.empty_rounds = np.array([0, 3, 1])
     fleet.former = np.array([-1, 0, 1])
     fleet.averages = np.arange(12.0).reshape(3, 4) / 3
     fleet.samples = np.array([0, 3, 1000])

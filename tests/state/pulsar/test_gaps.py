@@ -214,6 +214,57 @@ def test_a_broker_whose_report_left_out_a_bundle_with_traffic_and_lists_it_again
     assert not rounds(FULL, WITHOUT_A, moved)[-1].advanced.returned
 
 
+def rounds_of_a(*shown: tuple[float, int]) -> list[Seen]:
+    """b1 lists A alone, round by round with these messages/s, and with these topics and sessions."""
+    found: list[Seen] = []
+    for at, (rate, count) in enumerate(shown):
+        before = found[-1].advanced.fleet if found else None
+        one = load("b1", 60 * at, bundles={A: rate}, topics_count=count)
+        found.append(seen(one, before=before, left=(), end_ms=60_000 * at))
+    return found
+
+
+def test_a_bundle_that_loses_all_it_had_at_once_keeps_its_load_for_three_rounds_at_most() -> None:
+    found = rounds_of_a((10.0, 3), *[(0.0, 0)] * 5)
+    assert [absent(each) for each in found] == [[], [A], [A], [A], [], []]
+    for each in found[1:4]:
+        assert each.table.view.brokers.messages_per_s.tolist() == [10.0]
+        assert each.advanced.counts.tolist() == [[3, 3]]
+        assert each.table.view.bundles.messages_per_s.tolist() == [10.0]
+    for each, average in zip(found[4:], (5.0, 10 / 3), strict=True):
+        assert each.table.view.brokers.messages_per_s.tolist() == [0.0]
+        assert each.advanced.counts.tolist() == [[0, 0]]
+        assert each.table.view.bundles.messages_per_s.tolist() == pytest.approx([average])
+
+
+def test_a_round_of_zeros_gives_no_sample_and_three_more_rounds_count_from_the_next_one_on() -> None:
+    found = rounds_of_a((10.0, 3), (0.0, 0), (10.0, 3), *[(0.0, 0)] * 4)
+    assert [absent(each) for each in found] == [[], [A], [], [A], [A], [A], []]
+    assert [each.advanced.fleet.samples.tolist() for each in found] == [[1], [1], [2], [2], [2], [2], [3]]
+
+
+@pytest.mark.parametrize("shown", [(0.0, 3), (5.0, 0)], ids=["topics", "traffic"])
+def test_a_bundle_that_still_shows_topics_or_traffic_is_believed(shown: tuple[float, int]) -> None:
+    last = rounds_of_a((10.0, 3), shown)[-1]
+    assert absent(last) == []
+    assert last.table.view.brokers.messages_per_s.tolist() == [shown[0]]
+    assert last.advanced.counts.tolist() == [[shown[1]] * 2]
+
+
+def test_bundles_that_are_deleted_are_taken_off_the_level_of_their_broker_once() -> None:
+    """Half of what b1 has is deleted in the twelfth round: from 60 % it falls to 31.5 %, and it receives when the bundles are forgotten."""
+    events: list[Event] = []
+    for number in range(24):
+        for broker in ("b1", "b2", "b3"):
+            count = 5 if broker == "b1" and number >= 12 else 10
+            bundles = {f"t/{broker}/0x{at}0000000_0x{at + 1}0000000": 1000.0 for at in range(count)}
+            events.append(report(broker, 10 * number + 1, cpu=3.0 + 5.7 * count, bundles=bundles))
+    source = settings_of(shedding_policy="fleet-planner", rounds={"max_report_age_s": 35.0})
+    first, *_ = run([events], source).actions
+    assert (first["round"], first["destination_broker"]) == (15, "b1")
+    assert first["evidence"]["coldest_points"] == pytest.approx(31.5, abs=2.5)
+
+
 def _without(event: LoadReport, bundles: set[str]) -> LoadReport:
     """The same report without some of its bundles; what the broker carries in all is without them, too."""
     old = event.report

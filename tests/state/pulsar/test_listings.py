@@ -13,8 +13,9 @@ from policies.usage import RESOURCES, weighted_maximum_ratio
 from state.events import Event, LoadReport, namespace_of
 from state.layouts import Names, seal
 from state.pulsar.fleet import Sampling, advance
-from state.pulsar.listings import Listings, listings_of, owner_rows, pick
+from state.pulsar.listings import Listings, listings_of, pick
 from state.pulsar.memory import NOBODY, Fleet
+from state.pulsar.owners import owner_rows
 from state.systems import decode_memory
 from tests.policies.fleets import decide, unloads_of
 from tests.state.building import AGE_MS, seen
