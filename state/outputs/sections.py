@@ -254,6 +254,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         "ineffective",
         "kept-replica-down",
         "landed-elsewhere",
+        "listed-twice",
         "no-results",
         "not-carried-out",
         "not-measured",

@@ -27,8 +27,8 @@ from state.guard_settings import StandingApproval, Zones
 from state.outputs import Split, Unload, rfc3339
 from state.pulsar import masks
 from state.pulsar.holds import find_calm, holds_of
-from state.pulsar.listings import members_of
 from state.pulsar.loads import Loads, mean_points
+from state.pulsar.overlaps import members_of
 from state.pulsar.view import PolicyView, RoundContext
 
 Refusal = tuple[str, str]

@@ -79,7 +79,7 @@ def _advance(
         listed = set[str]().union(*(waiting.report.bundles for waiting in reports.values()))
         fleet.inherit(before, expected, listed.__contains__)
     holds.watch_members(header, before, reports, closing)
-    left = {move.bundle for move in ledger.unloads_on_their_way() if not move.dry_run}
+    unloads = {move.bundle: move.destination for move in ledger.unloads_on_their_way() if not move.dry_run}
     return fleet.advance(
         before,
         reports,
@@ -91,7 +91,8 @@ def _advance(
         ),
         round_end_ms=closing.end_ms,
         max_report_age_ms=pulsar.rounds.max_report_age_ms,
-        left=left if pulsar.policy.plans_rounds else None,
+        unloads=unloads,
+        keeps_absent=pulsar.policy.plans_rounds,
     )
 
 
@@ -144,6 +145,7 @@ def _decide(
         *findings.find_gathered(context),
         *findings.of_gaps(context.advanced),
         *findings.of_overlaps(context.advanced),
+        *findings.of_strays(context),
         *findings.of_topics(measured, topics, pulsar.split),
         *budgets.find_forbidden(context),
         *(findings.of_splits(decided.splits) if decided.splits else ()),

@@ -18,8 +18,9 @@ from policies.shedding.view import Traffic
 from state.events import THROUGHPUT_IN, namespace_of
 from state.memory import DrainRecord
 from state.outputs import Finding
-from state.pulsar.listings import covers, find_overlaps, match
+from state.pulsar.listings import match
 from state.pulsar.memory import NOBODY, Fleet
+from state.pulsar.overlaps import covers, find_overlaps
 from state.pulsar.view import RoundContext
 
 

@@ -6,6 +6,8 @@ follow the bundles of ``pulsar/system``, which no shedder moves because they car
 may be at the broker that came back last (pulsar#22953).
 """
 
+from collections import defaultdict
+
 import numpy as np
 
 from policies.splitting.criteria import hot_partitions
@@ -13,7 +15,7 @@ from policies.splitting.plan import NO_TOPIC, TRIGGERS, UNITS, SplitSettings, To
 from policies.wording import counted, time_text
 from state.events import Tick
 from state.outputs import Finding, rfc3339
-from state.pulsar.broker_findings import LASTS_MS
+from state.pulsar.broker_findings import LASTING_ROUNDS, LASTS_MS
 from state.pulsar.effects import Effects
 from state.pulsar.fleet import Advanced
 from state.pulsar.memory import Gathered
@@ -73,7 +75,7 @@ def of_gaps(advanced: Advanced) -> list[Finding]:
 
 
 def of_overlaps(advanced: Advanced) -> list[Finding]:
-    """Bundles whose ranges overlap finer ones of their namespace, by name."""
+    """Bundles that do not count because others whose ranges they overlap do, by name."""
     owners = advanced.owners_of(advanced.overlaps) if advanced.overlaps else {}
     return [
         Finding(
@@ -81,11 +83,42 @@ def of_overlaps(advanced: Advanced) -> list[Finding]:
             subject=bundle,
             broker=owners[bundle],
             bytes_per_s=None,
-            advice=f"its range overlaps {join_names(finer)}, which a namespace's ranges never do: one of them is no more. The finer "
-            "ones count, and none of them is moved or split. Compare `pulsar-admin namespaces bundles`; a broker that lists a "
-            "bundle which is no more forgets it when it restarts",
+            advice=f"its range overlaps {join_names(others)}, which a namespace's ranges never do: one of them is no more. Those with "
+            f"traffic count, of these the finer ones, and none of them is moved or split. Compare `pulsar-admin namespaces bundles`; a broker that "
+            "lists a bundle which is no more forgets it when it restarts",
         )
-        for bundle, finer in sorted(advanced.overlaps.items())
+        for bundle, others in sorted(advanced.overlaps.items())
+    ]
+
+
+def of_strays(context: RoundContext) -> list[Finding]:
+    """By broker, bundles that it has listed for some rounds beside their owner."""
+    fleet = context.fleet
+    lister = np.repeat(np.arange(len(fleet.brokers)), np.diff(fleet.starts))
+    is_owner = fleet.owner[fleet.listed_rows] == lister
+    if is_owner.all():
+        return []
+    reports = np.array([name in context.reports for name in fleet.brokers], dtype=np.bool_)
+    lasts = (
+        fleet.broker_last_ms[lister] - fleet.run_start_ms >= (LASTING_ROUNDS - 1) * context.header.length_ms
+    )
+    lasts &= reports[lister]
+    is_owned = np.zeros(len(fleet.owner), dtype=np.bool_)
+    is_owned[fleet.listed_rows[is_owner & lasts]] = True
+    strays = defaultdict(list)
+    for entry in np.flatnonzero(lasts & ~is_owner & is_owned[fleet.listed_rows]).tolist():
+        strays[fleet.brokers[lister[entry]]].append(fleet.bundles[fleet.listed_rows[entry]])
+    return [
+        Finding(
+            kind="listed-twice",
+            subject=broker,
+            broker=broker,
+            bytes_per_s=None,
+            advice=f"for {LASTING_ROUNDS} rounds or longer it has listed {join_names(bundles)}, which another broker lists, too, and counts as "
+            "the owner: look up who has it (pulsar-admin topics lookup); a broker that lists a bundle which it does not have forgets "
+            "it when it restarts",
+        )
+        for broker, bundles in sorted(strays.items())
     ]
 
 

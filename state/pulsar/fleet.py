@@ -1,8 +1,7 @@
 """Which broker owns which bundle, and how much traffic it has: the fleet after one closed round.
 
-Ownership is decided from the round's snapshot: of the brokers that list a bundle, the one whose unbroken run of listings began last
-owns it (equal beginnings: the greater broker id); after a move both brokers report it for a while. Averages belong to the bundle and
-survive moves. All of it is columns: Python loops over brokers, but over bundles only of a broker whose listing changed.
+A bundle has one owner: the broker that lists it. After a move both brokers report it for a while, and a report can list what its broker
+never had; ``owners`` says which of several counts. Averages belong to the bundle and survive moves. All of it is columns: Python loops over brokers, but over bundles only of a broker whose listing changed.
 """
 
 from bisect import bisect_left
@@ -19,6 +18,7 @@ from state.layouts import Names
 from state.ledger import Child
 from state.pulsar import groups
 from state.pulsar.listings import (
+    MOST_EMPTY_ROUNDS,
     Carried,
     Gaps,
     Listings,
@@ -28,13 +28,14 @@ from state.pulsar.listings import (
     first_rows,
     listings_of,
     match,
-    owner_rows,
     pick,
+    without_lost,
 )
 from state.pulsar.memory import NOBODY, Fleet
+from state.pulsar.owners import owner_rows
 
 _AVERAGED = ("averages", "samples", "split_averages", "split_samples")
-_BEGUN = ("counts", "owed_skip", "split_hits")
+_BEGUN = ("counts", "empty_rounds", "owed_skip", "split_hits")
 """Columns of bundles that a child of a split inherits from its parent, and those that begin anew."""
 _MOST_TIMES = 10.0
 """A sample is out of all proportion beyond so many times both its bundle's average and that of all bundles."""
@@ -68,15 +69,15 @@ class Advanced:
     is_sampled: Bools
     """(owned,): whether that traffic counts in the running averages."""
     is_absent: Bools
-    """(owned,): whether its owner's report leaves the bundle out, and it only stays there."""
+    """(owned,): whether its owner's report leaves the bundle out, or all that it had, and it only stays there."""
     unreported: Mapping[str, Carried] = field(default_factory=dict)
     """By broker, what it carries that its report leaves out, by the running averages; for a policy that keeps absent bundles."""
     returned: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By broker, bundles with traffic that its last report left out and that it lists again."""
     overlaps: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """By bundle whose range overlaps finer ones of its namespace in two rounds running, these (``state.pulsar.listings``)."""
+    """By bundle that does not count because others whose ranges it overlaps do, these (``state.pulsar.overlaps``)."""
     uncounted_rows: Ints = field(default_factory=lambda: first_rows(0))
-    """Rows of these wider bundles, ascending: the finer ones count instead; for a policy that keeps absent bundles."""
+    """Rows of the bundles that others count instead of, ascending; for a policy that keeps absent bundles."""
     twice: Mapping[str, Carried] = field(default_factory=dict)
     """By broker, what it reports of them."""
     reporting: Collection[str] = ()
@@ -90,7 +91,7 @@ class Advanced:
         return len(self.counts)
 
     def present_rates(self, rows: Ints) -> Floats:
-        """Traffic of leading rows in the round, (k, 4); the averages where the round's does not count, 0 where finer bundles count."""
+        """Traffic of leading rows in the round, (k, 4); the averages where the round's does not count, 0 where others count instead."""
         is_all = len(rows) == self.owned_count and bool((rows[1:] > rows[:-1]).all())
         if is_all and self.is_sampled.all() and not len(self.uncounted_rows):
             return self.reported
@@ -100,7 +101,7 @@ class Advanced:
         return rates
 
     def is_uncounted(self, rows: Ints) -> Bools:
-        """Whether finer bundles count instead of these leading rows, (k,)."""
+        """Whether others that they overlap count instead of these leading rows, (k,)."""
         return (
             np.isin(rows, self.uncounted_rows)
             if len(self.uncounted_rows)
@@ -153,17 +154,18 @@ def advance(
     *,
     round_end_ms: int,
     max_report_age_ms: int,
-    left: Container[str] | None = None,
+    unloads: Mapping[str, str | None],
+    keeps_absent: bool,
 ) -> Advanced:
     """The fleet after a round whose snapshot is ``reports`` (broker id to its newest report of the round).
 
-    Absent bundles stay unless ``left`` is None; it has those that unloads of ours take away and that do not show in the reports yet.
+    ``unloads`` are those of ours that do not show in the reports yet: by bundle its destination, None where Pulsar chooses.
     """
     names = sorted(reports)
     reporting = set(names)
-    gaps = None if left is None else Gaps(max_age_ms=max_report_age_ms, left=left)
+    gaps = Gaps(max_age_ms=max_report_age_ms, left=unloads) if keeps_absent else None
     listings = listings_of(before, reports, names, max_report_age_ms, gaps)
-    rows = owner_rows(listings)
+    rows = owner_rows(listings, before, names, unloads)
     owned = pick(listings.bundles, rows)
     absent = [
         (name, row)
@@ -186,6 +188,8 @@ def advance(
         round_end_ms=round_end_ms,
         max_age_ms=max_report_age_ms,
     )
+    if keeps_absent:
+        listings, after.empty_rounds[: len(rows)] = without_lost(listings, before, rows, old)
     has_moved = _have_moved(before, after, old=old, moved_to=moved_to)
     reported, is_sampled = _sample(
         before,
@@ -199,8 +203,18 @@ def advance(
     )
     _carry_brokers(before, after, listings, reports, names=names, absent=absent)
     _carry_policies(before, after, reports, max_report_age_ms)
-    overlaps, returned = compare(before, after, listings, rows=rows, old=old)
-    counts, is_absent = listings.counts[rows], listings.is_absent[rows]
+    compared = compare(
+        before,
+        after,
+        listings,
+        rows=rows,
+        old=old,
+        round_end_ms=round_end_ms,
+        max_age_ms=max_report_age_ms,
+    )
+    empty_rounds = after.empty_rounds[: len(rows)]
+    is_absent = listings.is_absent[rows] | (empty_rounds > 0) & (empty_rounds <= MOST_EMPTY_ROUNDS)
+    counts = listings.counts[rows]
     counts[is_absent] = before.counts[old[is_absent]]
     return Advanced(
         fleet=after,
@@ -208,11 +222,15 @@ def advance(
         reported=reported,
         is_sampled=is_sampled,
         is_absent=is_absent,
-        overlaps=overlaps,
-        returned=returned,
+        overlaps=compared.overlaps,
+        returned=compared.returned,
         reporting=reporting,
         moved=_moved(before, after, rows=np.flatnonzero(has_moved), old=old, moved_to=moved_to),
-        **({} if gaps is None else completion(after, counts, listings.has_traffic, rows, reported, overlaps)),
+        **(
+            completion(after, counts, listings.has_traffic, rows, reported, compared.uncounted)
+            if keeps_absent
+            else {}
+        ),
     )
 
 
@@ -255,7 +273,7 @@ def inherit(
     messages, volume = (np.array([child[at] for child in born]) for at in (2, 3))
     shares = np.column_stack([messages, messages, volume, volume])
     fleet.bundles = [*fleet.bundles, *(name for _, name, _, _ in born)]
-    for name in ("owner", "last_ms", "namespace", *_AVERAGED, *_BEGUN):
+    for name in ("owner", "former", "last_ms", "namespace", *_AVERAGED, *_BEGUN):
         column = getattr(fleet, name)
         inherited = np.zeros_like(column[parents]) if name in _BEGUN else column[parents]
         inherited = inherited * {"averages": shares, "split_averages": shares[:, 1:3]}.get(name, 1)
@@ -288,7 +306,12 @@ def _carry_bundles(
         after.bundle_names = before.bundle_names
     else:
         after.bundles = owned + pick(before.bundles, kept)
-    after.owner = np.concatenate([places[listings.broker[rows]], moved_to[before.owner[kept]]])
+    owner = places[listings.broker[rows]]
+    after.owner = np.concatenate([owner, moved_to[before.owner[kept]]])
+    was, former = (np.append(moved_to[column], NOBODY) for column in (before.owner, before.former))
+    begins = listings.run_start_ms[rows] > np.append(before.last_ms, 0)[old] - max_age_ms
+    left = np.where(begins, was[old], NOBODY)
+    after.former = np.concatenate([np.where(was[old] == owner, former[old], left), former[kept]])
     last = listings.time_ms[rows]
     if len(rows) < len(listings.bundles):
         last = last.copy()

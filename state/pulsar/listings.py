@@ -1,91 +1,25 @@
-"""Which brokers list which bundle in a round, since when, and which of them owns it; and what their reports leave out or list twice.
+"""Which brokers list which bundle in a round, and since when; and what their reports leave out.
 
 A bundle that the report of its owner leaves out is at first a gap in the data, and no change of the load. Where such bundles are
 kept, it counts as listed there, without traffic, until another broker begins to list it, or still does after two such gaps, listed
 ranges cover its own (it was split), an unload of ours takes it away, or nobody has listed it for ``max_report_age_s``. If its owner lists it again, its run
 goes on. A bundle that is left out, or listed without its traffic, still loads its broker: what the brokers report is mended by
 that for a policy that keeps absent bundles. What a person should know is found for all policies.
-
-A report can list a range that is no more: after a split the parent beside its children. While ranges overlap, though a
-namespace's ranges never do, it is not known which are real. The finer ones count, because Pulsar cuts bundles and never joins
-them, so that the wider one is the older. Nothing is done to any of them. Ranges have to overlap in two rounds running: when a
-bundle is split, or changes hands, brokers report at different times.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, repeat
-from operator import itemgetter
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
-from policies.splitting.ranges import BadRange, BundleRange
 from state.events import LoadReport, namespace_of
 from state.pulsar.memory import NOBODY, Fleet
-
-
-def range_of(bundle: str) -> BundleRange | None:
-    """The range of a bundle's full name; None for bounds that are no range."""
-    try:
-        return BundleRange.parse(bundle.rpartition("/")[2])
-    except BadRange:
-        return None
-
-
-def covers(bundles: Collection[str], bundle: str) -> bool:
-    """Whether the ranges of ``bundles`` together have all positions of another bundle of their namespace."""
-    wanted = range_of(bundle)
-    if wanted is None:
-        return False
-    reached = wanted.lower
-    for range_ in sorted(range_ for range_ in map(range_of, bundles) if range_ is not None):
-        if range_.lower > reached:
-            break
-        reached = max(reached, range_.upper)
-    return reached >= wanted.upper
-
-
-def find_overlaps(bundles: Iterable[str]) -> dict[str, list[str]]:
-    """By bundle that overlaps finer ones of its namespace, these; of equally wide ones the first counts as the finer."""
-    by_namespace = defaultdict(list)
-    for bundle in bundles:
-        if (range_ := range_of(bundle)) is not None:
-            by_namespace[namespace_of(bundle)].append((range_, bundle))
-    overlaps: dict[str, list[str]] = {}
-    for ranges in by_namespace.values():
-        ranges.sort()
-        if any(one.upper > other.lower for (one, _), (other, _) in pairwise(ranges)):
-            overlaps |= _overlaps_in(ranges)
-    return overlaps
-
-
-def _overlaps_in(ranges: list[tuple[BundleRange, str]]) -> dict[str, list[str]]:
-    """The same for one namespace."""
-    counted: list[tuple[BundleRange, str]] = []  # ascending, none overlaps another
-    wider = []
-    for pair in sorted(ranges, key=lambda pair: (pair[0].upper - pair[0].lower, pair)):
-        place = _overlapped_by(pair[0], counted)
-        if len(place):
-            wider.append(pair)
-        else:
-            counted.insert(place.start, pair)
-    return {bundle: [counted[at][1] for at in _overlapped_by(range_, counted)] for range_, bundle in wider}
-
-
-def _overlapped_by(range_: BundleRange, counted: list[tuple[BundleRange, str]]) -> range:
-    """Places in ``counted`` of those that a range overlaps; the place for it where there are none."""
-    first = bisect_right(counted, range_.lower, key=lambda pair: pair[0].upper)
-    return range(first, bisect_left(counted, range_.upper, key=lambda pair: pair[0].lower))
-
-
-def members_of(overlaps: Mapping[str, Collection[str]]) -> frozenset[str]:
-    """All bundles that overlap others."""
-    return frozenset(overlaps).union(*overlaps.values())
-
+from state.pulsar.overlaps import covers, find_overlaps, members_of
 
 _NEW = -1
 """A listing that begins in this round."""
@@ -304,14 +238,26 @@ def pick(names: list[str], rows: Ints) -> list[str]:
     return [names[row] for row in rows.tolist()]
 
 
-def owner_rows(listings: Listings) -> Ints:
-    """Row of the listing that owns each bundle, ascending by (broker, bundle)."""
-    count = len(listings.bundles)
-    if listings.is_as_before or len(set(listings.bundles)) == count:
-        return first_rows(count)
-    order = np.lexsort((listings.broker, listings.run_start_ms))
-    newest = dict(zip(itemgetter(*order.tolist())(listings.bundles), order.tolist(), strict=True))
-    return np.sort(np.fromiter(newest.values(), dtype=np.int64, count=len(newest)))
+MOST_EMPTY_ROUNDS = 3
+"""For how many rounds in a row nothing is taken for a report that lacks the numbers: so long a bundle is kept that nobody lists."""
+
+
+def without_lost(listings: Listings, before: Fleet, rows: Ints, old: Ints) -> tuple[Listings, Ints]:
+    """The listings, without statistics of owned ``rows`` that lost all they had at once; and for how many rounds each is empty, (owned,).
+
+    Clients leave one by one. A broker that has just begun to measure shows nothing of all its bundles.
+    """
+    shows = listings.traffic @ np.ones(4) + listings.counts[:, 0] + listings.counts[:, 1] > 0
+    empty = np.flatnonzero((listings.has_traffic & ~shows)[rows])
+    rounds = np.zeros(len(rows), dtype=np.int64)
+    if not len(empty):
+        return listings, rounds
+    had = (before.samples > 0) & (before.averages.any(axis=1) | before.counts.any(axis=1))
+    empty = empty[np.append(had, False)[old[empty]]]
+    rounds[empty] = np.minimum(before.empty_rounds[old[empty]], MOST_EMPTY_ROUNDS) + 1
+    has_traffic = listings.has_traffic.copy()
+    has_traffic[rows[(rounds > 0) & (rounds <= MOST_EMPTY_ROUNDS)]] = False
+    return replace(listings, has_traffic=has_traffic), rounds
 
 
 class Carried(NamedTuple):
@@ -329,7 +275,7 @@ def completion(
     has_traffic: Bools,
     rows: Ints,
     reported: Floats,
-    overlaps: Collection[str],
+    uncounted_bundles: Collection[str],
 ) -> dict[str, Any]:
     """Fields of ``Advanced`` that complete the reports, for a policy that keeps absent bundles; remembers the counts for the next round."""
     count = len(rows)
@@ -337,8 +283,8 @@ def completion(
     silent = uncounted = first_rows(0)
     if not has_traffic.all():
         silent = np.flatnonzero(~has_traffic[rows] & (after.samples[:count] > 0))
-    if overlaps:
-        uncounted = find(after.bundles[:count], overlaps)
+    if uncounted_bundles:
+        uncounted = find(after.bundles[:count], uncounted_bundles)
     silent = np.setdiff1d(silent, uncounted)
     return {
         "unreported": _carried(after, silent, after.averages[silent]),
@@ -347,26 +293,46 @@ def completion(
     }
 
 
+class Compared(NamedTuple):
+    """What the listings of a snapshot show beside those before it."""
+
+    overlaps: dict[str, list[str]]
+    """By bundle that does not count because others that it overlaps do, these; where they overlapped before, too."""
+    uncounted: Collection[str]
+    """These bundles, and those that the others cover, which overlap for the first time."""
+    returned: dict[str, list[str]]
+    """By broker, bundles with traffic that its last report left out and that it lists again."""
+
+
 def compare(
-    before: Fleet, after: Fleet, listings: Listings, *, rows: Ints, old: Ints
-) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Ranges that overlap in this snapshot as in the last one, and bundles that are back; remembers what this snapshot lists."""
+    before: Fleet,
+    after: Fleet,
+    listings: Listings,
+    *,
+    rows: Ints,
+    old: Ints,
+    round_end_ms: int,
+    max_age_ms: int,
+) -> Compared:
+    """What overlaps, as it did within ``max_age_ms``, and what is back; remembers what this snapshot lists."""
     after.listed_count, after.has_absent = len(rows), bool(listings.is_absent.any())
-    if listings.is_as_before:
-        suspects, returned = before.overlapping, {}
-    else:
-        was_listed, is_absent = _was_listed(before), listings.is_absent[rows]
-        returned = _returned(before, after, old, was_listed, is_absent)
-        suspects = _suspects(before, after, ~is_absent, is_new=~was_listed[old])
-    overlaps = find_overlaps(suspects)
-    after.overlapping = sorted(members_of(overlaps))
-    last = set(before.overlapping)
-    confirmed = {
-        wide: [bundle for bundle in finer if bundle in last]
-        for wide, finer in overlaps.items()
-        if wide in last
+    known = {
+        name: last_ms for name, last_ms in before.overlapping.items() if round_end_ms - last_ms <= max_age_ms
     }
-    return {wide: finer for wide, finer in confirmed.items() if finer}, returned
+    if listings.is_as_before and not known:
+        return Compared({}, (), {})
+    was_listed, is_absent = _was_listed(before), listings.is_absent[rows]
+    suspects = _suspects(after, known, ~is_absent, is_new=~was_listed[old])
+    idle = suspects[~listings.traffic[rows[suspects]].any(axis=1)]
+    overlaps = find_overlaps(pick(after.bundles, suspects), {*pick(after.bundles, idle)})
+    after.overlapping = known | dict.fromkeys(sorted(members_of(overlaps)), round_end_ms)
+    confirmed = {
+        bundle: seen
+        for bundle, others in overlaps.items()
+        if bundle in known and (seen := [other for other in others if other in known])
+    }
+    covered = {bundle for bundle, others in overlaps.items() if covers(others, bundle)}
+    return Compared(confirmed, covered.union(confirmed), _returned(before, after, old, was_listed, is_absent))
 
 
 def _was_listed(before: Fleet) -> Bools:
@@ -390,19 +356,20 @@ def _returned(
         owner = int(before.owner[known])
         if owner == NOBODY or before.brokers[owner] != broker or not before.averages[known].any():
             continue
+        if after.bundles[row] in after.overlapping:
+            continue
         if before.last_ms[known] < before.broker_last_ms[owner]:  # else the broker sent no report
             returned[broker].append(after.bundles[row])
     return returned
 
 
-def _suspects(before: Fleet, after: Fleet, is_listed: Bools, *, is_new: Bools) -> list[str]:
-    """Listed bundles that may overlap: those of namespaces that had overlaps, or have bundles that the last snapshot did not list."""
-    had = {namespace_of(bundle) for bundle in before.overlapping}
+def _suspects(after: Fleet, overlapping: Collection[str], is_listed: Bools, *, is_new: Bools) -> Ints:
+    """Rows of listed bundles that may overlap: of namespaces that had overlaps, or have bundles that the last snapshot did not list."""
+    had = {namespace_of(bundle) for bundle in overlapping}
     is_suspect = np.array([name in had for name in after.namespaces], dtype=np.bool_)
     namespaces = after.namespace[: len(is_listed)]
     is_suspect[namespaces[is_new]] = True
-    names = after.bundles
-    return [names[row] for row in np.flatnonzero(is_listed & is_suspect[namespaces]).tolist()]
+    return np.flatnonzero(is_listed & is_suspect[namespaces])
 
 
 def _carried(fleet: Fleet, rows: Ints, traffic: Floats) -> dict[str, Carried]:

@@ -19,8 +19,9 @@ from policies.columns import Bools, Codes, Ints
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
 from state.facts import Facts
 from state.ledger import ActionKind
-from state.pulsar.listings import find, members_of
+from state.pulsar.listings import find
 from state.pulsar.memory import Fleet
+from state.pulsar.overlaps import members_of
 from state.pulsar.view import RoundContext
 
 _SHARE_RATIO = 0.5

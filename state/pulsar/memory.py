@@ -60,6 +60,8 @@ class Fleet:
     """Names of the bundles; b of them."""
     owner: Ints = field(default_factory=_no_ints)
     """Broker row that owns each bundle, -1 where that broker is forgotten, (b,)."""
+    former: Ints = field(default_factory=_no_ints)
+    """Broker row from which that owner took it over when it had just begun to list it, -1 where none is known, (b,)."""
     averages: Floats = field(default_factory=lambda: np.zeros((0, 4)))
     """Running averages of the traffic, (b, 4)."""
     samples: Ints = field(default_factory=_no_ints)
@@ -68,12 +70,14 @@ class Fleet:
     """When each bundle was last listed, (b,)."""
     counts: Ints = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
     """Topics and sessions, as last reported, (b, 2); 0 for a policy that keeps no absent bundles."""
+    empty_rounds: Ints = field(default_factory=_no_ints)
+    """Rounds in a row each bundle showed nothing of what it had, (b,); 0 for a policy that keeps no absent bundles."""
     listed_count: int = 0
     """How many bundles, the first ones, the last snapshot has."""
     has_absent: bool = False
     """Whether some of them only stayed there."""
-    overlapping: list[str] = field(default_factory=list)
-    """Those of them whose ranges overlap, ascending."""
+    overlapping: dict[str, int] = field(default_factory=dict)
+    """By bundle whose range overlaps others, or did within ``max_report_age_s``, the end of the last round that saw it."""
     owed_skip: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     """Whether the owner's next sample is its first after a move, (b,)."""
     namespaces: list[str] = field(default_factory=list)

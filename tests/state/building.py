@@ -204,11 +204,13 @@ def seen(
     isolation: Collection[Isolation] = (),
     shadow: ShadowMoves | None = None,
     left: Collection[str] | None = None,
+    destinations: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> Seen:
     """What round 7 sees in these reports; ``fields`` are those of the closing round, ``apart`` brokers that take no part.
 
-    Absent bundles stay unless ``left`` is None; it has those that were unloaded. What traffic costs is not learned.
+    Absent bundles stay unless ``left`` is None; it has those that were unloaded, and ``destinations`` where to, by bundle. What traffic
+    costs is not learned.
     """
     found = {each.broker: each for each in reports}
     if apart:
@@ -222,7 +224,8 @@ def seen(
         Sampling(samples=10, split_samples=10, skip_after_move=True, skip_outliers=left is not None),
         round_end_ms=closed.end_ms,
         max_report_age_ms=AGE_MS,
-        left=left,
+        unloads=dict.fromkeys(left or ()) | dict(destinations or {}),
+        keeps_absent=left is not None,
     )
     advanced.fleet.shadow = shadow or {}
     loads = measure(closed, advanced, found)

@@ -213,6 +213,8 @@ def fleet() -> Fleet:
     fleet.run_start_ms = np.array([1, 2, 2**50])
     fleet.bundles = list(BUNDLES)
     fleet.owner = np.array([1, -1, 0])
+    fleet.empty_rounds = np.array([0, 3, 1])
+    fleet.former = np.array([-1, 0, 1])
     fleet.averages = np.arange(12.0).reshape(3, 4) / 3
     fleet.samples = np.array([0, 3, 1000])
     fleet.last_ms = np.array([4, 5, 6])
@@ -227,7 +229,7 @@ def fleet() -> Fleet:
     fleet.split_averages = np.arange(6.0).reshape(3, 2) / 3
     fleet.split_samples = np.array([1, 0, 1000])
     fleet.split_hits = np.array([0, 7, 1])
-    fleet.listed_count, fleet.has_absent, fleet.overlapping = 2, True, ["t/n/0x0_0x8"]
+    fleet.listed_count, fleet.has_absent, fleet.overlapping = 2, True, {"t/n/0x0_0x8": 2**50}
     fleet.gathered = Gathered("b1\n", 7)
     fleet.counts = np.array([[4, 9], [0, 0], [1, 2**31]])
     fleet.blind_cuts = {"t/ü/0x0_0x1": BlindCut("sessions", 0.1 + 0.2)}

@@ -253,9 +253,11 @@ def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
     # what left with its bundles, whoever moved them, does not burst here any more
     learned[:, TRAFFIC.offset] = np.clip(learned[:, TRAFFIC.offset], -by_arrival, by_arrival)
     burst = by_report - by_average
+    waits = _waits(view, average, learned)
     errors = (
         _follow(learned, fleet, TRAFFIC, burst, settling[:, None]),
-        _follow(learned, fleet, COST, beyond, settling[:, None]),
+        # usage has fallen already where absent bundles are gone, and their averages are to go, too
+        _follow(learned, fleet, COST, beyond, (settling | waits)[:, None]),
     )
     learned[:, ROUNDS] += 1
 
@@ -264,7 +266,7 @@ def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
     loads = by_arrival * weights
     largest = np.argmax(np.where(weights > 0, points * weights, -1.0), axis=1)[:, None]
     noise = np.sqrt(fleet[TRAFFIC.noise] + fleet[COST.noise])
-    is_clear = ~_waits(view, average, learned)
+    is_clear = ~waits
     for kind in (TRAFFIC, COST):
         run = np.abs(np.take_along_axis(learned[:, kind.run], largest, axis=1)[:, 0])
         is_clear &= (run == 0) | (run >= _lasting_rounds(kind))

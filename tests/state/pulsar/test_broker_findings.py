@@ -139,8 +139,8 @@ def test_what_is_not_measured_names_all_such_brokers_and_the_setting() -> None:
     assert "fleet-planner does not" in advice
     assert "[pulsar.capacity.brokers]" in advice
     many = {f"v{number}": VM for number in range(10, 35)}
-    [advice] = advice_in(unlike(m1=METAL, **many), rounds={"warmup_rounds": 0})
-    assert "v29 and 5 more do not measure" in advice
+    told = advice_in(unlike(m1=METAL, **many), rounds={"warmup_rounds": 0})
+    assert any("v29 and 5 more do not measure" in advice for advice in told)
 
 
 MANY = [f"t/n/0x{at:x}_0x{at + 1:x}" for at in range(12)]

@@ -16,8 +16,8 @@ from state.closing import Identity
 from state.events import BrokerReport, Event, LoadReport, Published
 from state.facts import Isolation
 from state.layouts import seal
-from state.pulsar.listings import covers, find_overlaps, members_of
 from state.pulsar.memory import Fleet
+from state.pulsar.overlaps import covers, find_overlaps, members_of
 from state.systems import decode_memory
 from tests.state.building import AGE_MS, Seen, seen
 from tests.state.traces import facts, load, run, seeds, settings_of, statistics
@@ -61,12 +61,12 @@ def absent(of: Seen) -> list[str]:
     return [of.advanced.fleet.bundles[row] for row in rows]
 
 
-def test_a_bundle_that_two_brokers_listed_once_is_where_it_is_still_listed_after_two_gaps() -> None:
-    """b2 lists A for one round, so it counts there; then b1 alone goes on to list it."""
+def test_a_bundle_that_two_brokers_listed_is_where_it_is_still_listed_after_two_gaps() -> None:
+    """b2 lists A for two rounds, so it counts there; then b1 alone goes on to list it."""
     both = {"b1": {A: 10.0, B: 20.0}, "b2": {A: 10.0, C: 30.0}}
-    seen_rounds = rounds(FULL, both, FULL, FULL, FULL)
-    assert [owners(each)[A] for each in seen_rounds] == ["b1", "b2", "b2", "b1", "b1"]
-    assert [absent(each) for each in seen_rounds] == [[], [], [A], [], []]
+    seen_rounds = rounds(FULL, both, both, FULL, FULL, FULL)
+    assert [owners(each)[A] for each in seen_rounds] == ["b1", "b1", "b2", "b2", "b1", "b1"]
+    assert [absent(each) for each in seen_rounds] == [[], [], [], [A], [], []]
 
 
 FULL = {"b1": {A: 10.0, B: 20.0}, "b2": {C: 30.0}}
@@ -187,8 +187,8 @@ def test_an_absent_bundle_is_gone_when_nobody_lists_it_for_the_age_of_a_report()
 
 def test_a_stale_listing_of_the_former_owner_does_not_take_an_absent_bundle_back() -> None:
     stale = {"b1": {A: 10.0, B: 20.0}, "b2": {A: 10.0, C: 30.0}}
-    found = rounds(FULL, stale, FULL, stale)
-    assert [owners(each)[A] for each in found] == ["b1", "b2", "b2", "b2"]
+    found = rounds(FULL, stale, stale, FULL, stale)
+    assert [owners(each)[A] for each in found] == ["b1", "b1", "b2", "b2", "b2"]
     assert found[-1].advanced.runs_begun_ms("b2")[found[-1].advanced.row_of("b2", A) or 0] == 60_000
 
 
@@ -212,6 +212,57 @@ def test_a_broker_whose_report_left_out_a_bundle_with_traffic_and_lists_it_again
     assert not rounds(idle, WITHOUT_A, idle)[-1].advanced.returned
     moved = {"b1": {B: 20.0}, "b2": {A: 10.0, C: 30.0}}
     assert not rounds(FULL, WITHOUT_A, moved)[-1].advanced.returned
+
+
+def rounds_of_a(*shown: tuple[float, int]) -> list[Seen]:
+    """b1 lists A alone, round by round with these messages/s, and with these topics and sessions."""
+    found: list[Seen] = []
+    for at, (rate, count) in enumerate(shown):
+        before = found[-1].advanced.fleet if found else None
+        one = load("b1", 60 * at, bundles={A: rate}, topics_count=count)
+        found.append(seen(one, before=before, left=(), end_ms=60_000 * at))
+    return found
+
+
+def test_a_bundle_that_loses_all_it_had_at_once_keeps_its_load_for_three_rounds_at_most() -> None:
+    found = rounds_of_a((10.0, 3), *[(0.0, 0)] * 5)
+    assert [absent(each) for each in found] == [[], [A], [A], [A], [], []]
+    for each in found[1:4]:
+        assert each.table.view.brokers.messages_per_s.tolist() == [10.0]
+        assert each.advanced.counts.tolist() == [[3, 3]]
+        assert each.table.view.bundles.messages_per_s.tolist() == [10.0]
+    for each, average in zip(found[4:], (5.0, 10 / 3), strict=True):
+        assert each.table.view.brokers.messages_per_s.tolist() == [0.0]
+        assert each.advanced.counts.tolist() == [[0, 0]]
+        assert each.table.view.bundles.messages_per_s.tolist() == pytest.approx([average])
+
+
+def test_a_round_of_zeros_gives_no_sample_and_three_more_rounds_count_from_the_next_one_on() -> None:
+    found = rounds_of_a((10.0, 3), (0.0, 0), (10.0, 3), *[(0.0, 0)] * 4)
+    assert [absent(each) for each in found] == [[], [A], [], [A], [A], [A], []]
+    assert [each.advanced.fleet.samples.tolist() for each in found] == [[1], [1], [2], [2], [2], [2], [3]]
+
+
+@pytest.mark.parametrize("shown", [(0.0, 3), (5.0, 0)], ids=["topics", "traffic"])
+def test_a_bundle_that_still_shows_topics_or_traffic_is_believed(shown: tuple[float, int]) -> None:
+    last = rounds_of_a((10.0, 3), shown)[-1]
+    assert absent(last) == []
+    assert last.table.view.brokers.messages_per_s.tolist() == [shown[0]]
+    assert last.advanced.counts.tolist() == [[shown[1]] * 2]
+
+
+def test_bundles_that_are_deleted_are_taken_off_the_level_of_their_broker_once() -> None:
+    """Half of what b1 has is deleted in the twelfth round: from 60 % it falls to 31.5 %, and it receives when the bundles are forgotten."""
+    events: list[Event] = []
+    for number in range(24):
+        for broker in ("b1", "b2", "b3"):
+            count = 5 if broker == "b1" and number >= 12 else 10
+            bundles = {f"t/{broker}/0x{at}0000000_0x{at + 1}0000000": 1000.0 for at in range(count)}
+            events.append(report(broker, 10 * number + 1, cpu=3.0 + 5.7 * count, bundles=bundles))
+    source = settings_of(shedding_policy="fleet-planner", rounds={"max_report_age_s": 35.0})
+    first, *_ = run([events], source).actions
+    assert (first["round"], first["destination_broker"]) == (15, "b1")
+    assert first["evidence"]["coldest_points"] == pytest.approx(31.5, abs=2.5)
 
 
 def _without(event: LoadReport, bundles: set[str]) -> LoadReport:
@@ -441,22 +492,76 @@ def rounds_of_ranges(*listings: dict[str, float], left: frozenset[str] | None = 
 BOTH = {P: 10.0, C1: 6.0, C2: 4.0}
 
 
-def test_a_range_that_overlaps_for_one_round_is_nothing_and_in_the_second_it_counts_once() -> None:
-    first, second, third, fourth, fifth, sixth = rounds_of_ranges(
-        {P: 10.0}, BOTH, BOTH, BOTH, {C1: 6.0, C2: 4.0}, BOTH
-    )
-    assert [dict(each.advanced.overlaps) for each in (first, second, fifth, sixth)] == [{}] * 4
-    for each in (third, fourth):
-        assert each.advanced.overlaps == {P: [C1, C2]}
+def carried(of: Seen) -> tuple[dict[str, float], list[float]]:
+    """Messages/s of each bundle and of each broker, as the policy counts them."""
+    view = of.table.view
+    bundles = dict(zip(view.bundles.names, view.bundles.messages_per_s.tolist(), strict=True))
+    assert view.brokers.bytes_per_s.tolist() == [10 * rate for rate in view.brokers.messages_per_s.tolist()]
+    return bundles, view.brokers.messages_per_s.tolist()
+
+
+def test_a_range_covered_by_its_parts_never_counts_and_is_left_alone_from_the_second_round_on() -> None:
+    found = rounds_of_ranges({P: 10.0}, BOTH, BOTH, BOTH)
+    assert [dict(each.advanced.overlaps) for each in found] == [{}, {}, {P: [C1, C2]}, {P: [C1, C2]}]
+    for each in found[1:]:
         assert owners(each) == {P: "b1", C1: "b1", C2: "b1", REST: "b2"}
-        assert each.table.view.brokers.messages_per_s.tolist() == [10.0, 7.0]
-        assert each.table.view.brokers.bytes_per_s.tolist() == [100.0, 70.0]
-        rates = dict(zip(each.table.view.bundles.names, each.table.view.bundles.messages_per_s, strict=True))
-        assert rates == {P: 0.0, C1: 6.0, C2: 4.0, REST: 7.0}
+        assert carried(each) == ({P: 0.0, C1: 6.0, C2: 4.0, REST: 7.0}, [10.0, 7.0])
         present = each.table.view.present_rates
         assert present is not None
         at = each.table.view.bundles.names.index(P)
         assert present(each.table.fleet_rows[[at]]).tolist() == [[0.0] * 4]
+
+
+def test_a_range_that_overlaps_without_being_covered_counts_for_one_round_only() -> None:
+    _, first, second = rounds_of_ranges({P: 10.0}, *[{P: 10.0, C1: 6.0}] * 2)
+    assert [dict(each.advanced.overlaps) for each in (first, second)] == [{}, {P: [C1]}]
+    assert carried(first) == ({P: 10.0, C1: 6.0, REST: 7.0}, [16.0, 7.0])
+    assert carried(second) == ({P: 0.0, C1: 6.0, REST: 7.0}, [6.0, 7.0])
+
+
+def test_an_overlap_that_comes_and_goes_is_known_at_once_and_is_no_gap_in_the_reports() -> None:
+    """It is remembered for three rounds, as long as a report counts."""
+    partly = {P: 10.0, C1: 6.0}
+    found = rounds_of_ranges({C1: 6.0}, *[partly, {C1: 6.0}] * 3, *[{C1: 6.0}] * 3, partly)
+    flapping = [{}, {P: [C1]}, {P: [C1]}]
+    assert [dict(each.advanced.overlaps) for each in found[1:7:2]] == flapping
+    assert not any(each.advanced.overlaps for each in found[:7:2])
+    assert not any(each.advanced.returned for each in found[:7])
+    assert not found[-1].advanced.overlaps
+
+
+OLD = {C1: 0.0, C2: 0.0}
+
+
+@pytest.mark.parametrize(
+    ("b1", "uncounted", "messages_per_s"),
+    [
+        pytest.param({P: 10.0, **OLD}, {C1: [P], C2: [P]}, 10.0, id="only the wide one has traffic"),
+        pytest.param({P: 0.0, C1: 6.0, C2: 4.0}, {P: [C1, C2]}, 10.0, id="only the finer ones have"),
+        pytest.param({P: 10.0, C1: 6.0, C2: 0.0}, {P: [C1, C2]}, 6.0, id="one of the finer ones has"),
+        pytest.param({P: 0.0, **OLD}, {P: [C1, C2]}, 0.0, id="none has"),
+    ],
+)
+def test_of_ranges_that_overlap_those_with_traffic_count_and_of_these_the_finer_ones(
+    b1: dict[str, float], uncounted: dict[str, list[str]], messages_per_s: float
+) -> None:
+    last = rounds_of_ranges(b1, b1)[-1]
+    assert last.advanced.overlaps == uncounted
+    assert carried(last)[1] == [messages_per_s, 7.0]
+    assert {name for name, rate in carried(last)[0].items() if not rate} >= uncounted.keys()
+
+
+def test_old_ranges_that_another_broker_goes_on_to_list_take_no_load_off_the_new_one() -> None:
+    """A namespace was made anew as one bundle at b1; its old ones were at b1 and b2, and b2 goes on to list both."""
+    found: list[Seen] = []
+    listed = [({C1: 6.0}, {C2: 4.0}), *[({P: 10.0}, OLD)] * 3]
+    for at, (b1, b2) in enumerate(listed):
+        reports = report("b1", 60 * at, bundles=b1), report("b2", 60 * at, bundles=b2)
+        before = found[-1].advanced.fleet if found else None
+        found.append(seen(*reports, before=before, left=(), end_ms=60_000 * at))
+    assert [carried(each)[1] for each in found] == [[6.0, 4.0], *[[10.0, 0.0]] * 3]
+    for each in found[1:]:
+        assert carried(each)[0] == {P: 10.0, C1: 0.0, C2: 0.0}
 
 
 def test_pulsars_policies_see_both_ranges_and_all_their_traffic() -> None:
@@ -509,8 +614,8 @@ def test_topics_of_ranges_that_overlap_count_once_as_their_traffic_does() -> Non
     capacity = {"topics_count": 100, "messages_per_s": 100}
     found = run([events], settings_of(shedding_policy="fleet-planner", capacity=capacity, **FREE))
     rows = [each["brokers"][0]["resources"] for each in found.summaries if each["brokers"]]
-    for row, expected in ((rows[0], (20.0, 30.0)), (rows[-1], (10.0, 20.0))):
-        assert (row["messages"], row["topics"]) == pytest.approx(expected)
+    for row in rows:
+        assert (row["messages"], row["topics"]) == pytest.approx((10.0, 20.0))
 
 
 @pytest.mark.parametrize("policy", ["avg-shedder", "threshold-shedder", "fleet-planner"])

@@ -13,8 +13,9 @@ from policies.usage import RESOURCES, weighted_maximum_ratio
 from state.events import Event, LoadReport, namespace_of
 from state.layouts import Names, seal
 from state.pulsar.fleet import Sampling, advance
-from state.pulsar.listings import Listings, listings_of, owner_rows, pick
+from state.pulsar.listings import Listings, listings_of, pick
 from state.pulsar.memory import NOBODY, Fleet
+from state.pulsar.owners import owner_rows
 from state.systems import decode_memory
 from tests.policies.fleets import decide, unloads_of
 from tests.state.building import AGE_MS, seen
@@ -150,7 +151,7 @@ def listing(*rows: Shown, is_as_before: bool = False) -> Listings:
 
 def test_if_all_is_as_before_each_listing_owns_its_bundle() -> None:
     found = listing(Shown(0, A, 9), Shown(1, B, 1), is_as_before=True)
-    assert owner_rows(found).tolist() == [0, 1]
+    assert owner_rows(found, Fleet(), [], {}).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -204,6 +205,7 @@ def spelled_out(fleet: Fleet) -> tuple[dict[str, int], dict[str, dict[str, int]]
             samples=int(fleet.samples[row]),
             average=fleet.averages[row].tolist(),
             is_skip_owed=bool(fleet.owed_skip[row]),
+            former=None if fleet.former[row] == NOBODY else fleet.brokers[int(fleet.former[row])],
         )
         for row, name in enumerate(fleet.bundles)
     }
@@ -226,7 +228,15 @@ def test_the_columns_agree_with_the_plain_telling(
             skip_after_move=skips,
             skip_outliers=False,
         )
-        advanced = advance(fleet, reports, sampling, round_end_ms=end_ms, max_report_age_ms=AGE_MS)
+        advanced = advance(
+            fleet,
+            reports,
+            sampling,
+            round_end_ms=end_ms,
+            max_report_age_ms=AGE_MS,
+            unloads={},
+            keeps_absent=False,
+        )
         fleet, listed = advanced.fleet, advanced.owned_count
         named = [fleet.namespaces[row] for row in fleet.namespace.tolist()]
         assert named == [namespace_of(bundle) for bundle in fleet.bundles]
@@ -303,7 +313,9 @@ def test_without_guards_exactly_the_policys_decisions_come_out(trace: list[Event
         dumb.advance(reports, end_ms=(number + 1) * LENGTH_MS)
         snapshot = snapshot_of(dumb, reports, pulsar.usage.weights().tolist())
         plan, memory = decide(chosen, snapshot, memory, pulsar.section_of(chosen))
-        expected += [(number, *unload) for unload in unloads_of(snapshot, plan)]
+        unloads = unloads_of(snapshot, plan)
+        dumb.unloads |= {bundle: (source, destination) for bundle, source, destination in unloads}
+        expected += [(number, *unload) for unload in unloads]
     actions = run([trace], source).actions
     assert [
         (action["round"], action["bundle"], action["source_broker"], action["destination_broker"])
