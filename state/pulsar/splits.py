@@ -118,6 +118,9 @@ def decide(
     )
     memory = SplitMemory(hits=fleet.split_hits[rows], blind_cuts=fleet.blind_cuts)
     split_plan, after = split(snapshot, memory, context.pulsar.split, proposals)
+    may_be_cut = snapshot.may_split & (snapshot.topic_counts > 0)
+    if context.pulsar.split.without_topic_stats == "hold":
+        may_be_cut &= snapshot.has_topic_stats
     splits = Splits(
         table=table,
         snapshot=snapshot,
@@ -130,7 +133,7 @@ def decide(
             for row, count in zip(proposals.rows.tolist(), proposals.replaced_counts.tolist(), strict=True)
             if count
         },
-        counting=frozenset(() if hold else _counting(split_plan, wanted[snapshot.may_split[wanted]])),
+        counting=frozenset(() if hold else _counting(split_plan, wanted[may_be_cut[wanted]])),
     )
     hits = np.where(context.advanced.is_absent[rows], memory.hits, after.hits)
     for decision in split_plan.decisions:

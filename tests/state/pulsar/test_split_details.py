@@ -260,6 +260,7 @@ INSTEAD_OF_FIVE = Proposals(
         pytest.param({"code": Mask.COOLDOWN}, False, id="it was split out of another one lately"),
         pytest.param({"topics": SOLE, "counts": 0}, False, id="no split can help"),
         pytest.param({"hit_count": 3}, True, id="it has to overload its broker for longer"),
+        pytest.param({"hit_count": 3, "topics": {}}, False, id="the same, and its topics are not known"),
         pytest.param(
             {"hit_count": 3, "holds": Holds(unload=None, split=SPLITS)},
             False,

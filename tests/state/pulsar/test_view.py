@@ -367,7 +367,7 @@ def test_a_broker_that_is_alone_in_its_group_keeps_no_other_group_from_deciding(
             *pair(10 * number + 5, others, "t/b", apart=True),
         )
     ]
-    source = settings_of(**FREE | {"split": {"enabled": False}}, shedding_policy=policy)
+    source = settings_of(**FREE, shedding_policy=policy)
     whole = run([[facts(5, isolation=[lone]), *events]], source)
     apart = run([[event for event in events if getattr(event, "broker", "") in others]], source)
     assert {summary["outcome"] for summary in whole.summaries} == {"decided"}
