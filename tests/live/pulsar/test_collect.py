@@ -252,7 +252,7 @@ def test_a_used_bundle_that_nobody_owns_is_a_finding_until_a_lookup(pulsar: Loca
     assert isinstance(found, dict)
     assert list(found) == [name]
     assert lab.owner(bundle) is None, "to look for owners assigns nothing"
-    assert [("unowned", name)] == _findings(heard, tmp_path)
+    assert ("unowned", name) in _findings(heard, tmp_path), "beside what a busy machine shows"
 
     lab.admin.lookup(topic)
     lab.until(lambda: lab.owner(bundle), f"an owner of {name}")
