@@ -19,10 +19,10 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from policies.bounds import check_bounds
-from policies.columns import Bools, Ints
+from policies.columns import Bools
 from policies.throttle.copies import LARGEST_NUMBER, UNKNOWN, Copies
 from policies.throttle.lists import ThrottledLists, difference, entries_of, lists_of
-from policies.throttle.needs import Needs, followers_of, total_by_broker
+from policies.throttle.needs import Needs, rows_of, total_by_broker
 from policies.throttle.rates import NO_CAPS, Caps, Violation, ceil_ratio, fraction_of
 from policies.throttle.roles import BrokerRole
 
@@ -147,7 +147,9 @@ def fits(
     """
     kept = np.ones(len(copies), dtype=np.bool_)
     for violation in violations:
-        needed = np.where(kept, _minimums(copies, violation.role), 0)
+        rows, times = rows_of(copies, violation.role)
+        needed = np.zeros(len(copies))
+        needed[rows] = kept[rows] * times * np.maximum(copies.write_bytes_per_s[rows], 0.0)
         involved = needed > 0
         joining = np.flatnonzero(involved)
         if not violation.role.is_disk:
@@ -159,17 +161,6 @@ def fits(
         rest = needed.sum() - np.cumsum(needed[largest_first])
         kept[largest_first[: np.count_nonzero(rest > most) + 1]] = False
     return kept
-
-
-def _minimums(copies: Copies, role: BrokerRole) -> Ints:
-    """What a role needs for each partition, (n,), 0 where that is unknown."""
-    written = np.maximum(copies.write_bytes_per_s, 0)
-    if role.role == "leader":
-        return np.where(
-            (copies.leader == role.broker) & copies.is_replicated(), written * followers_of(copies), 0
-        )
-    is_its = (copies.destinations.brokers == role.broker) & (copies.is_between_brokers() != role.is_disk)
-    return np.where(np.isin(np.arange(len(copies)), copies.destinations.rows[is_its]), written, 0)
 
 
 def _is_joining(copies: Copies, added: ThrottledLists) -> Bools:

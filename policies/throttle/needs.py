@@ -175,20 +175,25 @@ def partitions_of(copies: Copies, role: BrokerRole) -> list[tuple[str, int]]:
 
     A partition whose write rate is unknown is left out.
     """
-    to, factor = copies.destinations, np.ones(len(copies), dtype=np.int64)
-    if role.role == "leader":
-        rows, factor = (
-            np.flatnonzero((copies.leader == role.broker) & copies.is_replicated()),
-            followers_of(copies),
-        )
-    else:
-        rows = to.rows[(to.brokers == role.broker) & (copies.is_between_brokers() != role.is_disk)]
+    rows, times = rows_of(copies, role)
     needs = [
-        (copies.name(row), int(copies.write_bytes_per_s[row]) * int(factor[row]))
-        for row in rows.tolist()
-        if copies.write_bytes_per_s[row] != UNKNOWN
+        (copies.name(row), rate * count)
+        for row, rate, count in zip(
+            rows.tolist(), copies.write_bytes_per_s[rows].tolist(), times.tolist(), strict=True
+        )
+        if rate != UNKNOWN
     ]
     return sorted(needs, key=lambda need: -need[1])
+
+
+def rows_of(copies: Copies, role: BrokerRole) -> tuple[Ints, Ints]:
+    """Rows of the partitions of which a role has something to do, and how many times what is written to each it needs, (r,) each."""
+    if role.role == "leader":
+        rows = np.flatnonzero((copies.leader == role.broker) & copies.is_replicated())
+        return rows, followers_of(copies)[rows]
+    to = copies.destinations
+    rows = to.rows[(to.brokers == role.broker) & (copies.is_between_brokers() != role.is_disk)]
+    return rows, np.ones(len(rows), dtype=np.int64)
 
 
 def bytes_left(copies: Copies, *, counts_whole_logs: bool = True) -> Ints:

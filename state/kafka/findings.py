@@ -45,19 +45,20 @@ class Broken:
 
     def __str__(self) -> str:
         """Who waits for whom, and what stands still; empty where nothing does."""
-        waiting = [
-            f"{join_names(names, _NAMES_SHOWN)} wait{'s' * (len(names) == 1)} for broker {broker}"
-            for broker, names in self.copies.items()
-        ]
-        planned = [
-            f"{join_names(names, _NAMES_SHOWN)}, which {'is' if len(names) == 1 else 'are'} planned, cannot begin without broker {broker}"
-            for broker, names in self.planned.items()
-        ]
-        stalled = [
-            f"{join_names(names, _NAMES_SHOWN)} stand{'s' * (len(names) == 1)} still at broker {broker}"
-            for broker, names in self.stalled.items()
-        ]
-        return "; ".join(waiting + planned + stalled)
+        said = (
+            (" waits for", " wait for", self.copies),
+            (
+                ", which is planned, cannot begin without",
+                ", which are planned, cannot begin without",
+                self.planned,
+            ),
+            (" stands still at", " stand still at", self.stalled),
+        )
+        return "; ".join(
+            f"{join_names(names, _NAMES_SHOWN)}{one if len(names) == 1 else several} broker {broker}"
+            for one, several, found in said
+            for broker, names in found.items()
+        )
 
     def findings(self) -> Iterator[Finding]:
         """One for each broker that something waits for, and for each that is down and stays a replica."""

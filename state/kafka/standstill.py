@@ -39,7 +39,9 @@ def observe_standstill(
     before = np.zeros((len(copies), len(PROGRESS)), dtype=np.int64)
     before[places != MISSING] = memory.progress.columns[places[places != MISSING], 2:]
     is_same = (places != MISSING) & (before[:, 0] == broker)
-    is_waiting = ~copies.is_led() | np.isin(copies.names(), list(waiting))
+    is_waiting = ~copies.is_led()
+    if waiting:
+        is_waiting |= np.isin(copies.names(), list(waiting))
     shrank = np.where(is_same & is_told, np.maximum(before[:, 1] - left, 0), 0)
     names, at = np.unique(broker, return_inverse=True)
     arrived = np.array([memory.arrived_bytes.get(name, 0) for name in names.tolist()], dtype=np.int64)

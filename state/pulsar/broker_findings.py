@@ -11,7 +11,7 @@ import numpy as np
 
 from policies.columns import Bools, Floats, Ints, sum_runs
 from policies.shedding.fleet_planner import HOT_POINTS
-from policies.usage import REPORTED_COUNT, RESOURCES
+from policies.usage import REPORTED_COUNT, RESOURCES, compared
 from policies.wording import counted, digits, time_text
 from state.events import RATE_IN, RATE_OUT, SESSIONS, THROUGHPUT_IN, THROUGHPUT_OUT, TOPICS
 from state.outputs import Finding, rfc3339
@@ -160,6 +160,7 @@ def _not_measured(context: RoundContext, table: PolicyView) -> Iterator[Finding]
     """Brokers without a limit that others of their group have, or without what a declared one is for; one finding for those that lack the same."""
     brokers, policy = table.view.brokers, context.pulsar.policy
     lacking = _unmeasured(context, brokers.names) & (table.view.usage_weights > 0)
+    known = compared(brokers.measured, np.ones(len(RESOURCES)))  # what stands for another, whatever weighs
     seen_as = (
         ", and can only be compared with others by the rest"
         if policy.plans_rounds
@@ -169,26 +170,20 @@ def _not_measured(context: RoundContext, table: PolicyView) -> Iterator[Finding]
     for group in np.unique(table.broker_groups[lacking.any(axis=1)]).tolist():
         rows = np.flatnonzero(table.broker_groups == group)
         group_measures = brokers.measured[rows].any(axis=0)
-        wanted = lacking & (group_measures | (brokers.limits > 0))
-        for row in rows[wanted[rows].any(axis=1)].tolist():
-            measured = {RESOURCES[at] for at in np.flatnonzero(brokers.measured[row]).tolist()}
-            missing = {RESOURCES[at] for at in np.flatnonzero(wanted[row]).tolist()}
-            if "bytes" in measured:
-                missing.difference_update(_BANDWIDTH)
-            if measured.issuperset(_BANDWIDTH):
-                missing.discard("bytes")
-            alike[tuple(name for name in RESOURCES if name in missing)].append(brokers.names[row])
+        missing = lacking & (group_measures | (brokers.limits > 0)) & ~known
+        for row in rows[missing[rows].any(axis=1)].tolist():
+            lacks = tuple(RESOURCES[at] for at in np.flatnonzero(missing[row]).tolist())
+            alike[lacks].append(brokers.names[row])
     for lacks, names in alike.items():
-        if lacks:
-            remedies = dict.fromkeys(_LACK_REMEDIES.get(lack, _DECLARE) for lack in lacks)
-            yield Finding(
-                kind="not-measured",
-                subject=", ".join(lacks),
-                broker=names[0] if len(names) == 1 else "",
-                bytes_per_s=None,
-                advice=f"{join_names(names, NAMED_BROKERS)} {'does' if len(names) == 1 else 'do'} not measure {' and '.join(lacks)}"
-                f"{seen_as}: {'; '.join(remedies)}",
-            )
+        remedies = dict.fromkeys(_LACK_REMEDIES.get(lack, _DECLARE) for lack in lacks)
+        yield Finding(
+            kind="not-measured",
+            subject=", ".join(lacks),
+            broker=names[0] if len(names) == 1 else "",
+            bytes_per_s=None,
+            advice=f"{join_names(names, NAMED_BROKERS)} {'does' if len(names) == 1 else 'do'} not measure {' and '.join(lacks)}"
+            f"{seen_as}: {'; '.join(remedies)}",
+        )
 
 
 def _unmeasured(context: RoundContext, names: Sequence[str]) -> Bools:
